@@ -1,0 +1,1 @@
+"""The program that builds, checks and tests the series of pull requests."""
