@@ -72,6 +72,7 @@ def run(
     *,
     cwd: str | os.PathLike | None = None,
     env: Mapping[str, str] | None = None,
+    without: Sequence[str] = (),
     log: pathlib.Path | None = None,
     show: bool = False,
     timeout: float | None = None) -> tuple[int, str]:
@@ -81,17 +82,19 @@ def run(
     command: the program and its arguments.
     cwd: the folder to run it in.
     env: variables to set on top of this process's own.
+    without: variables of this process that the child does not get.
     log: a file that gets the output as well.
     show: lets the output through to this process's own stdout and stderr;
       nothing is returned or logged then.
     timeout: seconds after which the child is ended; the code is 124 then.
   """
   words = [os.fspath(word) for word in command]
+  inherited = {k: v for k, v in os.environ.items() if k not in without}
   sink = None if show else subprocess.PIPE
   with subprocess.Popen(
       words,
       cwd=cwd,
-      env={**os.environ, **(env or {})},
+      env={**inherited, **(env or {})},
       stdin=subprocess.DEVNULL,
       stdout=sink,
       stderr=None if show else subprocess.STDOUT,

@@ -1,0 +1,155 @@
+"""Builds and tests Go: the pinned module with the series' Go part laid over.
+
+The module is copied out of Go's cache, which is read-only, and go builds it
+there as its own main module.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+
+from beamstack import bases
+from beamstack import console
+from beamstack import fetch
+from beamstack import overlay
+from beamstack import parts
+from beamstack import processes
+from beamstack import pytests
+from beamstack import venvs
+from beamstack.errors import Problem
+from beamstack.errors import ProblemsFound
+from beamstack.series import Series
+from beamstack.tree import write_files
+from beamstack.workspace import Workspace
+
+PRISM = './go/cmd/prism'
+# Nothing of the machine or of this checkout gets into what is built.
+ENVIRONMENT = {'GOFLAGS': '-mod=readonly', 'GOWORK': 'off'}
+
+
+def lay_out(
+    space: Workspace, series: Series,
+    base: bases.FolderBase) -> tuple[pathlib.Path, overlay.Overlay]:
+  """A folder with the module and the series over it; made if it changed."""
+  result = overlay.apply_series(series, [base]).must_be_sound()
+  key = venvs.digest(
+      str(base.folder),
+      *(part for path in sorted(result.files)
+        for part in (path, result.files[path])))
+  folder = space.work / f'go-{key}'
+  with venvs.locked(folder):
+    if not (folder / 'go.mod').is_file():
+      if folder.exists():
+        shutil.rmtree(folder)
+      with console.step('laying out the Go module'):
+        files = {path: base.read(path) or b'' for path in base.paths()}
+        files.update(result.files)
+        # go.mod is written last: it says that the folder is whole.
+        for path in sorted(files, key=lambda p: p == 'sdks/go.mod'):
+          write_files(folder, {base.part.artifact_path(path): files[path]})
+  return folder, result
+
+
+def touched_packages(result: overlay.Overlay) -> list[str]:
+  """The packages with files that are new or edited, as go names them."""
+  folders = {
+      os.path.dirname(parts.GO.artifact_path(path))
+      for path in result.files if path.endswith('.go')
+  }
+  return sorted(f'./{folder}' for folder in folders)
+
+
+def prism(
+    space: Workspace, series: Series, pins: bases.Pins,
+    name: str) -> pathlib.Path:
+  """Builds Prism with a series over the base, to dist/ under a name.
+
+  An empty series gives the base's own Prism.
+  """
+  go = processes.find_tool('go')
+  base = fetch.module(space, pins)
+  folder, result = lay_out(space, series, base)
+  packages = touched_packages(result)
+  target = space.dist / name
+  target.parent.mkdir(exist_ok=True)
+  if packages:
+    with console.step('gofmt and go vet of the touched packages'):
+      vet(space, folder, result, packages)
+  with console.step(f'building dist/{name}'):
+    processes.must_run(
+        [
+            go, 'build', '-trimpath', '-buildvcs=false', '-ldflags=-buildid=',
+            '-o', target, PRISM
+        ],
+        what='go build of Prism',
+        remedy='go version (1.26 or newer is needed)',
+        cwd=folder,
+        env=ENVIRONMENT,
+        log=space.logs / f'go-build-{name}.log')
+  return target
+
+
+def vet(
+    space: Workspace, folder: pathlib.Path, result: overlay.Overlay,
+    packages: list[str]) -> None:
+  """Holds the touched packages against gofmt and go vet."""
+  files = [
+      parts.GO.artifact_path(path)
+      for path in result.files if path.endswith('.go')
+  ]
+  ill = processes.must_run(
+      [processes.find_tool('gofmt'), '-l', *files], what='gofmt', cwd=folder)
+  problems = [
+      Problem(path, 'gofmt would format it otherwise', f'gofmt -w {path}')
+      for path in ill.split()
+  ]
+  log = space.logs / 'go-vet.log'
+  code, output = processes.run(
+      [processes.find_tool('go'), 'vet', *packages],
+      cwd=folder,
+      env=ENVIRONMENT,
+      log=log)
+  if code:
+    last = ' / '.join(processes.last_lines(output, 3))
+    problems.append(Problem('go vet', last, f'see {log}'))
+  if problems:
+    raise ProblemsFound(problems)
+
+
+def run_tests(
+    space: Workspace, series: Series, packages: list[str],
+    name: str) -> pytests.Result:
+  """Runs the Go tests of packages on the base with a series over it."""
+  pins = bases.load_pins(space.stack / 'base.toml')
+  folder, _ = lay_out(space, series, fetch.module(space, pins))
+  log = space.logs / f'{name}.log'
+  code, output = processes.run(
+      [processes.find_tool('go'), 'test', '-json', *packages],
+      cwd=folder,
+      env=ENVIRONMENT,
+      log=log,
+      timeout=pytests.MODULE_SECONDS)
+  states = read_events(output)
+  problems = [
+      Problem(name, f'{test} failed', f'see {log}')
+      for test, state in states.items() if state == 'failed'
+  ]
+  if not states:
+    problems.append(Problem(name, 'no Go test ran', f'see {log}'))
+  elif code and not problems:
+    problems.append(Problem(name, f'go test ended with {code}', f'see {log}'))
+  return pytests.Result(pytests.count(states), states, problems, output)
+
+
+def read_events(output: str) -> dict[str, str]:
+  """The state of each test in the events of `go test -json`."""
+  words = {'pass': 'passed', 'fail': 'failed', 'skip': 'skipped'}
+  states = {}
+  for line in output.splitlines():
+    if not line.startswith('{'):
+      continue
+    event = json.loads(line)
+    if event.get('Test') and event.get('Action') in words:
+      states[f'{event["Package"]}::{event["Test"]}'] = words[event['Action']]
+  return states

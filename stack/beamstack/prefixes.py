@@ -1,0 +1,102 @@
+"""Tries each prefix of the series: does it compile, do its tests pass?
+
+The released wheel is unpacked into a folder, the first k pull requests are
+laid over it, and Python is told to look there first.
+"""
+
+import os
+import pathlib
+import tempfile
+import zipfile
+from collections.abc import Iterator
+
+from beamstack import bases
+from beamstack import gobuild
+from beamstack import overlay
+from beamstack import pytests
+from beamstack.errors import Problem
+from beamstack.errors import ProblemsFound
+from beamstack.parts import PYTHON
+from beamstack.series import Series
+from beamstack.tree import write_files
+from beamstack.workspace import Workspace
+
+GO_TEST = 'go:'
+
+
+def split_tests(tests: tuple[str, ...]) -> tuple[list[str], list[str]]:
+  """Python modules, and Go packages without their `go:`."""
+  go = [t.removeprefix(GO_TEST) for t in tests if t.startswith(GO_TEST)]
+  return [t for t in tests if not t.startswith(GO_TEST)], go
+
+
+def compile_problems(
+    series: Series, all_bases: list[bases.Base]) -> dict[str, list[Problem]]:
+  """What is wrong with each prefix on the pin, by its last pull request.
+
+  A problem is told once, at the first prefix that has it.
+  """
+  found = {}
+  told = set()
+  for count, pr in enumerate(series.pull_requests, 1):
+    problems = overlay.apply_series(series.prefix(count), all_bases).problems
+    found[pr.name] = [p for p in problems if p not in told]
+    told |= set(problems)
+  return found
+
+
+def run_tests(
+    space: Workspace,
+    series: Series,
+    wheel: bases.WheelBase,
+    python: pathlib.Path,
+    names: set[str]) -> Iterator[tuple[str, pytests.Result]]:
+  """Runs the tests of each named pull request on the prefix it ends.
+
+  Args:
+    space: the checkout.
+    series: the whole series.
+    wheel: the pinned release.
+    python: a Python with what Beam and the tests need.
+    names: the pull requests to try; the others are only laid over.
+
+  Yields:
+    The name of each pull request that names Python tests, and its result.
+  """
+  space.work.mkdir(exist_ok=True)
+  with tempfile.TemporaryDirectory(
+      prefix='prefix-', dir=space.work) as temporary:
+    folder = pathlib.Path(temporary) / 'beam'
+    with zipfile.ZipFile(wheel.wheel) as archive:
+      archive.extractall(folder)
+    elsewhere = pathlib.Path(temporary) / 'cwd'
+    elsewhere.mkdir()
+    for count, pr in enumerate(series.pull_requests, 1):
+      if names.isdisjoint(p.name for p in series.pull_requests[count - 1:]):
+        return
+      lay_over(series.prefix(count), wheel, folder)
+      modules, packages = split_tests(pr.tests)
+      if pr.name not in names:
+        continue
+      if packages:
+        yield pr.name, gobuild.run_tests(
+            space, series.prefix(count), packages, f'prefix-go-{pr.name}')
+      if modules:
+        yield pr.name, pytests.run(
+            python,
+            modules,
+            name=f'prefix-{pr.name}',
+            logs=space.logs,
+            cwd=elsewhere,
+            env={'PYTHONPATH': os.fspath(folder)})
+
+
+def lay_over(
+    series: Series, wheel: bases.WheelBase, folder: pathlib.Path) -> None:
+  """Puts a series over an unpacked wheel."""
+  result = overlay.apply_series(series, [wheel])
+  if result.problems:
+    raise ProblemsFound(result.problems)
+  write_files(
+      folder,
+      {PYTHON.artifact_path(path): d for path, d in result.files.items()})

@@ -1,0 +1,126 @@
+"""Runs pytest in an environment, and counts what it really ran."""
+
+import dataclasses
+import pathlib
+import xml.etree.ElementTree
+
+from beamstack import processes
+from beamstack.errors import Problem
+
+MODULE_SECONDS = 1800.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """How many tests passed, failed and were skipped."""
+
+  passed: int = 0
+  failed: int = 0
+  skipped: int = 0
+
+  def __add__(self, other: 'Counts') -> 'Counts':
+    return Counts(
+        self.passed + other.passed,
+        self.failed + other.failed,
+        self.skipped + other.skipped)
+
+  def __str__(self) -> str:
+    text = f'{self.passed} passed, {self.failed} failed'
+    return text + (f', {self.skipped} skipped' if self.skipped else '')
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """What a run of pytest gave.
+
+  Attributes:
+    counts: the totals.
+    states: passed, failed or skipped by test, named `module::Class::test`.
+    problems: failures, and modules of which no test ran.
+    output: all that pytest printed.
+  """
+
+  counts: Counts
+  states: dict[str, str]
+  problems: list[Problem]
+  output: str
+
+
+def run(
+    python: pathlib.Path,
+    modules: list[str],
+    *,
+    name: str,
+    logs: pathlib.Path,
+    cwd: pathlib.Path,
+    env: dict[str, str] | None = None,
+    more: tuple[str, ...] = ()) -> Result:
+  """Runs test modules by their dotted names, from a folder of no matter."""
+  logs.mkdir(parents=True, exist_ok=True)
+  report = logs / f'{name}.xml'
+  log = logs / f'{name}.log'
+  report.unlink(missing_ok=True)
+  code, output = processes.run(
+      [
+          python, '-m', 'pytest', '--pyargs', *modules, '-q', '--tb=short',
+          '-p', 'no:cacheprovider', f'--junitxml={report}',
+          '-o', 'junit_family=xunit1', *more
+      ],
+      cwd=cwd,
+      env=env,
+      without=('PYTEST_ADDOPTS', 'PYTHONPATH') if not env else
+      ('PYTEST_ADDOPTS', ),
+      log=log,
+      timeout=MODULE_SECONDS)
+  states = read_report(report.read_text()) if report.is_file() else {}
+  counts = count(states)
+  problems = []
+  if code == 124:
+    problems.append(
+        Problem(name, f'not done after {MODULE_SECONDS:.0f} s', f'see {log}'))
+  failed = [test for test, state in states.items() if state == 'failed']
+  for test in failed:
+    problems.append(Problem(name, f'{test} failed', f'see {log}'))
+  if code not in (0, 5, 124) and not failed:
+    last = ' / '.join(processes.last_lines(output, 3))
+    problems.append(
+        Problem(name, f'pytest ended with {code}: {last}', f'see {log}'))
+  problems += absent(name, modules, states)
+  if problems and not counts.failed:
+    counts = counts + Counts(failed=1)
+  return Result(counts, states, problems, output)
+
+
+def read_report(text: str) -> dict[str, str]:
+  """The state of each test in a JUnit report."""
+  states = {}
+  for case in xml.etree.ElementTree.fromstring(text).iter('testcase'):
+    test = f'{case.get("classname")}::{case.get("name")}'
+    kinds = {child.tag for child in case}
+    if kinds & {'failure', 'error'}:
+      states[test] = 'failed'
+    elif states.get(test) != 'failed':
+      states[test] = 'skipped' if 'skipped' in kinds else 'passed'
+  return states
+
+
+def count(states: dict[str, str]) -> Counts:
+  values = list(states.values())
+  return Counts(
+      values.count('passed'), values.count('failed'),
+      values.count('skipped'))
+
+
+def absent(
+    name: str, modules: list[str], states: dict[str, str]) -> list[Problem]:
+  """Modules of which no test ran: an empty run must not look good."""
+  found = []
+  for module in modules:
+    stem = module.rsplit('.', 1)[-1]
+    if not any(f'.{stem}.' in f'.{test.split("::")[0]}.' for test in states):
+      found.append(
+          Problem(
+              name,
+              f'{module}: no test of it ran',
+              'mend the name in stack/series.toml, or the module'))
+  return found
