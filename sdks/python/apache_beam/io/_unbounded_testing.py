@@ -1,0 +1,374 @@
+#
+# Licensed to the Apache Software Foundation (ASF) under one or more
+# contributor license agreements.  See the NOTICE file distributed with
+# this work for additional information regarding copyright ownership.
+# The ASF licenses this file to You under the Apache License, Version 2.0
+# (the "License"); you may not use this file except in compliance with
+# the License.  You may obtain a copy of the License at
+#
+#    http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+#
+
+"""What the tests of unbounded reads share: a counting source and a harness.
+
+The harness runs the reading DoFn by the SDK's own invoker, tracker and
+watermark estimator wrappers, one bundle at a time, and plays the runner:
+commits, retries, splits, finalizes or does not.
+"""
+
+import collections
+from typing import Callable
+from typing import Optional
+
+from apache_beam import coders
+from apache_beam.io import _unbounded_dofn
+from apache_beam.io._unbounded_reading import dump
+from apache_beam.io._unbounded_restriction import Restriction
+from apache_beam.io._unbounded_restriction import RestrictionCoder
+from apache_beam.io._unbounded_restriction import Split
+from apache_beam.io.unbounded_source import CheckpointMark
+from apache_beam.io.unbounded_source import UnboundedReader
+from apache_beam.io.unbounded_source import UnboundedSource
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners import common
+from apache_beam.runners.sdf_utils import SplitResultResidual
+from apache_beam.transforms.core import DoFn
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+T0 = 1_700_000_000
+
+
+class Journal:
+  """What happened to the readers of one source, across its pickles.
+
+  Found by name, so that a source that was pickled and unpickled in this
+  process still writes to the same one.
+  """
+  _all: dict[str, 'Journal'] = {}
+
+  def __init__(self) -> None:
+    self.opened = 0
+    self.closed = 0
+    self.polls = 0
+    self.idle_polls = 0
+    self.opened_after: list[Optional[int]] = []
+    self.finalized: list[int] = []
+    self.marks = 0
+    # Called with the name of each call of a reader method, before it.
+    self.on_call: Callable[[str], None] = lambda name: None
+
+  @classmethod
+  def of(cls, name: str) -> 'Journal':
+    return cls._all.setdefault(name, cls())
+
+  @classmethod
+  def new(cls, name: str) -> 'Journal':
+    cls._all[name] = cls()
+    return cls._all[name]
+
+
+class CountMark(CheckpointMark):
+  def __init__(self, name: str, last: int) -> None:
+    self.name = name
+    self.last = last
+
+  def finalize_checkpoint(self) -> None:
+    Journal.of(self.name).finalized.append(self.last)
+
+  def __repr__(self) -> str:
+    return f'CountMark({self.last})'
+
+  def __eq__(self, other) -> bool:
+    return type(other) is CountMark and self.last == other.last
+
+  def __hash__(self) -> int:
+    return hash(self.last)
+
+
+class CountMarkCoder(coders.Coder):
+  def __init__(self, name: str) -> None:
+    self._name = name
+
+  def encode(self, value: CountMark) -> bytes:
+    return value.last.to_bytes(8, 'big')
+
+  def decode(self, encoded: bytes) -> CountMark:
+    return CountMark(self._name, int.from_bytes(encoded, 'big'))
+
+  def is_deterministic(self) -> bool:
+    return True
+
+
+class CountingSource(UnboundedSource):
+  """Gives the numbers from ``first`` up to and without ``end``, by ``step``.
+
+  Args:
+    name: of its :class:`Journal`.
+    end: where the source ends; None: it stays open and idle behind ``count``.
+    idle_every: has nothing after so many records, once.
+    parts: how many splits it makes.
+  """
+  def __init__(
+      self,
+      name: str,
+      count: int,
+      ends: bool = True,
+      idle_every: int = 0,
+      parts: int = 1,
+      first: int = 0,
+      step: int = 1) -> None:
+    self.name = name
+    self.count = count
+    self.ends = ends
+    self.idle_every = idle_every
+    self.parts = parts
+    self.first = first
+    self.step = step
+
+  def split(self, desired_num_splits, options=None):
+    if self.parts == 1:
+      return [self]
+    return [
+        CountingSource(
+            self.name,
+            self.count,
+            self.ends,
+            self.idle_every,
+            first=part,
+            step=self.parts) for part in range(self.parts)
+    ]
+
+  def create_reader(self, options, checkpoint_mark):
+    return CountingReader(
+        self, None if checkpoint_mark is None else checkpoint_mark.last)
+
+  def get_checkpoint_mark_coder(self):
+    return CountMarkCoder(self.name)
+
+  def default_output_coder(self):
+    return coders.VarIntCoder()
+
+
+class CountingReader(UnboundedReader):
+  def __init__(self, source: CountingSource, last: Optional[int]) -> None:
+    self._source = source
+    self._journal = Journal.of(source.name)
+    self._journal.opened += 1
+    self._journal.opened_after.append(last)
+    self._last = source.first - source.step if last is None else last
+    self._since_idle = 0
+    self._started = False
+
+  def start(self) -> bool:
+    assert not self._started
+    self._started = True
+    return self._advance('start')
+
+  def advance(self) -> bool:
+    assert self._started
+    return self._advance('advance')
+
+  def _advance(self, call: str) -> bool:
+    source = self._source
+    self._journal.on_call(call)
+    self._journal.polls += 1
+    idle = source.idle_every and self._since_idle >= source.idle_every
+    if idle or self._last + source.step >= source.count:
+      self._since_idle = 0
+      self._journal.idle_polls += 1
+      return False
+    self._last += source.step
+    self._since_idle += 1
+    return True
+
+  def get_current(self) -> int:
+    self._journal.on_call('get_current')
+    return self._last
+
+  def get_current_timestamp(self) -> Timestamp:
+    self._journal.on_call('get_current_timestamp')
+    return Timestamp(T0 + self._last)
+
+  def get_watermark(self) -> Timestamp:
+    self._journal.on_call('get_watermark')
+    source = self._source
+    if source.ends and self._last + source.step >= source.count:
+      return MAX_TIMESTAMP
+    if self._last < 0:
+      return MIN_TIMESTAMP
+    return Timestamp(T0 + self._last)
+
+  def get_checkpoint_mark(self) -> CountMark:
+    self._journal.on_call('get_checkpoint_mark')
+    self._journal.marks += 1
+    return CountMark(self._source.name, self._last)
+
+  def close(self) -> None:
+    self._journal.on_call('close')
+    self._journal.closed += 1
+
+
+class BundleResult:
+  """What one bundle left behind; counts for nothing unless committed.
+
+  Attributes:
+    records: (value, timestamp) of what was output.
+    residuals: restrictions, as decoded from their bytes.
+    primaries: likewise, of splits.
+    watermarks: the output watermark of each residual.
+    delays: the seconds after which each residual asks to be resumed.
+    error: what the bundle failed with.
+  """
+  def __init__(self) -> None:
+    self.records: list[tuple[int, Timestamp]] = []
+    self.residuals: list[Restriction] = []
+    self.primaries: list[Restriction] = []
+    self.watermarks: list[Timestamp] = []
+    self.delays: list[float] = []
+    self.error: Optional[BaseException] = None
+    self.finalize: Callable[[], None] = lambda: None
+
+  @property
+  def values(self) -> list[int]:
+    return [value for value, _ in self.records]
+
+  def raise_error(self) -> 'BundleResult':
+    if self.error is not None:
+      raise self.error
+    return self
+
+
+class _Outputs(common.OutputHandler):
+  """Takes chunks apart as the fused DoFn would, and counts the events."""
+  def __init__(self, harness: 'Harness') -> None:
+    self._harness = harness
+
+  def handle_process_outputs(self, element, results, watermark_estimator=None):
+    self._harness.event('begin')
+    for chunk in results or ():
+      watermark_estimator.observe_timestamp(chunk.timestamp)
+      assert chunk.timestamp <= min(r.timestamp for r in chunk.value.records)
+      for record in _unbounded_dofn.ChunkRecordsFn().process(chunk.value):
+        self._harness.event('output')
+        self._harness.result.records.append((record.value, record.timestamp))
+
+
+class Harness:
+  """A runner for one split, and nothing but that split.
+
+  Args:
+    on_event: called with each event's name and number: ``begin`` before the
+      DoFn gets to run, ``output`` before a record is output, and the name of
+      each call of a reader method. It may raise, or call :meth:`split`.
+  """
+  def __init__(
+      self,
+      source: UnboundedSource,
+      poll_interval: float = 0.0,
+      max_records: int = 10000,
+      max_seconds: float = 10.0,
+      on_event: Callable[[str, int], None] = lambda name, number: None,
+      options: Optional[PipelineOptions] = None) -> None:
+    self.journal = Journal.of(getattr(source, 'name', '?'))
+    self.journal.on_call = self.event
+    self.on_event = on_event
+    self.events = 0
+    self.result = BundleResult()
+    self.element = Split(0, 1, dump(source))
+    fn = _unbounded_dofn.ReadSplitFn(
+        dump(options), poll_interval, max_records, max_seconds)
+    self.fn = fn
+    self._signature = common.DoFnSignature(fn)
+    self._finalizer = DoFn.BundleFinalizerParam()
+    self._invoker = common.DoFnInvoker.create_invoker(
+        self._signature,
+        _Outputs(self),
+        common.DoFnContext('Read'),
+        side_inputs=[],
+        input_args=[],
+        input_kwargs={},
+        bundle_finalizer_param=self._finalizer)
+    self._provider = self._signature.get_restriction_provider()
+    self._estimators = self._signature.get_watermark_estimator_provider()
+
+  def event(self, name: str) -> None:
+    self.events += 1
+    self.on_event(name, self.events)
+
+  def initial(self) -> Restriction:
+    return self._provider.initial_restriction(self.element)
+
+  def bundle(self, restriction: Restriction) -> BundleResult:
+    """Runs one bundle; errors are noted, as a runner would."""
+    result = self.result = BundleResult()
+    self._finalizer.reset()
+    state = self._estimators.initial_estimator_state(self.element, restriction)
+    element = WindowedValue(self.element, MIN_TIMESTAMP, (GlobalWindow(), ))
+    try:
+      self.fn.start_bundle()
+      for residual in self._invoker.invoke_process(
+          element, restriction=restriction, watermark_estimator_state=state):
+        self._note(residual)
+    except BaseException as exc:  # pylint: disable=broad-except
+      result.error = exc
+      self.fn.teardown()
+    callbacks = list(self._finalizer._callbacks)
+    result.finalize = lambda: [callback() for callback in callbacks]
+    return result
+
+  def split(self, fraction: float = 0.0) -> bool:
+    """Asks the bundle that is running to split; returns whether it did."""
+    answer = self._invoker.try_split(fraction)
+    if not answer:
+      return False
+    primaries, residuals = answer
+    for primary in primaries:
+      (_, (restriction, _)), _ = primary.primary_value.value
+      self.result.primaries.append(self._through_bytes(restriction))
+    for residual in residuals:
+      self._note(residual)
+    return True
+
+  def progress(self):
+    return self._invoker.current_element_progress()
+
+  def run(
+      self,
+      restriction: Optional[Restriction] = None,
+      finalize: bool = True,
+      max_bundles: int = 10000) -> list[int]:
+    """Runs bundles until nothing is left, as a runner without troubles."""
+    values = []
+    todo = collections.deque([restriction or self.initial()])
+    for _ in range(max_bundles):
+      if not todo:
+        return values
+      result = self.bundle(todo.popleft()).raise_error()
+      values.extend(result.values)
+      todo.extend(result.residuals)
+      if finalize:
+        result.finalize()
+    raise AssertionError(f'no end after {max_bundles} bundles')
+
+  def _note(self, residual: SplitResultResidual) -> None:
+    (_, (restriction, _)), size = residual.residual_value.value
+    assert size >= 0
+    self.result.residuals.append(self._through_bytes(restriction))
+    self.result.watermarks.append(residual.current_watermark)
+    delay = residual.deferred_timestamp
+    self.result.delays.append(0.0 if delay is None else delay.micros / 1e6)
+
+  @staticmethod
+  def _through_bytes(restriction: Restriction) -> Restriction:
+    coder = RestrictionCoder()
+    return coder.decode(coder.encode(restriction))

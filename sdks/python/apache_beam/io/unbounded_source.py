@@ -1,0 +1,461 @@
+#
+# Licensed to the Apache Software Foundation (ASF) under one or more
+# contributor license agreements.  See the NOTICE file distributed with
+# this work for additional information regarding copyright ownership.
+# The ASF licenses this file to You under the Apache License, Version 2.0
+# (the "License"); you may not use this file except in compliance with
+# the License.  You may obtain a copy of the License at
+#
+#    http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+#
+
+"""Sources that never end: message brokers, change feeds, outbox tables.
+
+To read one, implement three small classes and give the source to
+:class:`ReadFromUnboundedSource` (or ``beam.io.Read``):
+
+* an :class:`UnboundedSource` says how to divide the input and how to open a
+  part of it;
+* an :class:`UnboundedReader` steps through one part, and never waits;
+* a :class:`CheckpointMark` says how far a reader has come. It is persisted with
+  the pipeline's own state, so that after a crash reading goes on behind it.
+
+A source that counts, complete::
+
+  class Counter(UnboundedSource):
+    def split(self, desired_num_splits, options=None):
+      return [self]
+
+    def create_reader(self, options, checkpoint_mark):
+      return CountingReader(
+          0 if checkpoint_mark is None else checkpoint_mark.last + 1)
+
+    def get_checkpoint_mark_coder(self):
+      return CountMarkCoder()
+
+  class CountingReader(UnboundedReader):
+    def __init__(self, first):
+      self._current = first - 1
+
+    def start(self):
+      return self.advance()
+
+    def advance(self):
+      self._current += 1
+      return True
+
+    def get_current(self):
+      return self._current
+
+    def get_current_timestamp(self):
+      return Timestamp(self._current)
+
+    def get_watermark(self):
+      return Timestamp(self._current)
+
+    def get_checkpoint_mark(self):
+      return CountMark(self._current)
+
+  class CountMark(CheckpointMark):
+    def __init__(self, last):
+      self.last = last
+
+  class CountMarkCoder(Coder):
+    def encode(self, mark):
+      return mark.last.to_bytes(8, 'big')
+
+    def decode(self, encoded):
+      return CountMark(int.from_bytes(encoded, 'big'))
+
+    def is_deterministic(self):
+      return True
+
+What is guaranteed: every record that a reader gives is output, and after any
+failure reading resumes behind the last mark that the runner committed. Whether
+a record can be output twice then depends on the source alone: not if a reader
+opened with a mark gives exactly what follows that mark.
+"""
+
+import math
+from typing import Any
+from typing import Iterable
+from typing import Optional
+
+from apache_beam import coders
+from apache_beam import pvalue
+from apache_beam.io import _unbounded_dofn
+from apache_beam.io._unbounded_chunk import ChunkOf
+from apache_beam.io._unbounded_errors import RestrictionFormatError
+from apache_beam.io._unbounded_errors import SourceReadError
+from apache_beam.io._unbounded_errors import SourceSplitError
+from apache_beam.io._unbounded_errors import UnboundedSourceError
+from apache_beam.io._unbounded_errors import WorkerModuleError
+from apache_beam.io._unbounded_reading import dump
+from apache_beam.io._unbounded_restriction import Split
+from apache_beam.io.iobase import SourceBase
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pipeline import PipelineVisitor
+from apache_beam.transforms.core import Impulse
+from apache_beam.transforms.core import ParDo
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.transforms.ptransform import PTransform
+from apache_beam.typehints import typehints
+from apache_beam.utils.timestamp import Timestamp
+
+__all__ = [
+    'CheckpointMark',
+    'ReadFromUnboundedSource',
+    'RestrictionFormatError',
+    'SourceReadError',
+    'SourceSplitError',
+    'UnboundedReader',
+    'UnboundedSource',
+    'UnboundedSourceError',
+    'WorkerModuleError',
+]
+
+
+class CheckpointMark:
+  """How far a reader has come: a position, and what to acknowledge there.
+
+  Encoded by the source's :meth:`UnboundedSource.get_checkpoint_mark_coder` and
+  persisted by the runner. A mark is a value: what the reader reads after it was
+  cut must not change it.
+  """
+  def finalize_checkpoint(self) -> None:
+    """Tells the system that was read from that it may forget the records.
+
+    The default does nothing, which suits sources that just seek, such as a log
+    with offsets.
+
+    Called: after the runner has durably committed everything up to this mark;
+      at most once for a mark object, possibly from another thread than the one
+      that reads, and possibly after the reader was closed.
+    Must: be idempotent. After a retry, marks that overlap may be cut again.
+    Not promised: that it is called. A runner may never do, and a mark that
+      went through its coder (after a restart) is not. So a mark covers those
+      before it: what an earlier mark would have acknowledged, a later one does.
+      Nor does a source's watermark wait for it.
+
+    An exception is logged and counted (metric ``failed_finalizations``); the
+    records are committed, so it fails nothing.
+    """
+
+
+class UnboundedReader:
+  """Steps through the records of one split.
+
+  Used by one thread at a time. A reader stays open from bundle to bundle as
+  long as the runner comes back to the same worker, and is closed when the
+  split ends, on any error, or when it was not used for a minute (or twice the
+  poll interval, if that is longer). Then another one is opened with the last
+  mark.
+  """
+  def start(self) -> bool:
+    """Moves to the first record, if one is there now.
+
+    Called: once, before anything else.
+    Must: return soon. Connecting belongs here or into ``create_reader``;
+      waiting for a record does not belong anywhere.
+
+    Returns:
+      True if there is a current record now; False if there is none yet, and
+      :meth:`advance` will be called later.
+    """
+    raise NotImplementedError(type(self))
+
+  def advance(self) -> bool:
+    """Moves to the next record, if one is there now.
+
+    Called: after :meth:`start`, any number of times, also after False.
+    Must: return at once. What has to be waited for (a long poll, a blocking
+      client) belongs into a thread of the reader's, which it stops in
+      :meth:`close`.
+
+    Returns:
+      True if there is a current record now. False means "nothing yet", never
+      "the end": the pipeline outputs what it has and asks again after
+      ``poll_interval``. The end is a watermark of ``MAX_TIMESTAMP``.
+    """
+    raise NotImplementedError(type(self))
+
+  def get_current(self) -> Any:
+    """The current record.
+
+    Called: at most once for each True of :meth:`start` or :meth:`advance`.
+    Must: return an object that is not changed later.
+    """
+    raise NotImplementedError(type(self))
+
+  def get_current_timestamp(self) -> Timestamp:
+    """The event time of the current record.
+
+    Called: as :meth:`get_current`.
+    Must: not be below a watermark that was reported before, or the record is
+      late, and windows that are closed drop it.
+    """
+    raise NotImplementedError(type(self))
+
+  def get_watermark(self) -> Timestamp:
+    """A time that no future record of this split lies before.
+
+    Called: after each chunk of records, and at each poll, also when there
+      was nothing: an idle split that does not move its watermark holds back
+      every window of the pipeline.
+    Must: depend on what was read, and never on whether marks get finalized.
+      ``MAX_TIMESTAMP``: the split is finished for good. It counts once
+      :meth:`advance` returned False.
+    Not promised: that the value is used as it is. One below an earlier one is
+      ignored, as watermarks do not go back.
+    """
+    raise NotImplementedError(type(self))
+
+  def get_checkpoint_mark(self) -> CheckpointMark:
+    """A mark that covers all records given so far, the current one included.
+
+    Called: after each chunk (up to 100 records), only if something was read
+      since the last mark; on the reading thread. Most marks are never
+      finalized: of each bundle only the last.
+    Must: return a new object each time, which does not change afterwards.
+    """
+    raise NotImplementedError(type(self))
+
+  def close(self) -> None:
+    """Frees what the reader holds. The default does nothing.
+
+    Called: once, by whatever thread; also when :meth:`start` raised.
+    Must: stop threads of the reader's own.
+    Not promised: that every mark was finalized before. After the end of a split
+      it waits for that, for a minute.
+    """
+
+
+class UnboundedSource(SourceBase):
+  """Describes an input without an end and opens parts of it.
+
+  A source is pickled and sent to workers: it holds names and settings, no
+  connections. Classes of the main script can be pickled too.
+  """
+  def split(
+      self,
+      desired_num_splits: int,
+      options: Optional[PipelineOptions] = None
+  ) -> Iterable['UnboundedSource']:
+    """Divides the source into parts that are read independently.
+
+    Called: once, on a worker, before anything is read. What it returns is
+      persisted, so the division never changes while the pipeline lives; a
+      partition that appears later belongs to a part that looks for it.
+    Must: return at least one and at most ``desired_num_splits`` sources that
+      together give each record once. ``[self]`` if it cannot be divided.
+
+    Args:
+      desired_num_splits: how many parts the pipeline can make use of.
+      options: the options of the pipeline.
+    """
+    raise NotImplementedError(type(self))
+
+  def create_reader(
+      self,
+      options: Optional[PipelineOptions],
+      checkpoint_mark: Optional[CheckpointMark]) -> UnboundedReader:
+    """Opens a reader.
+
+    Called: on a worker, for each part, and again after a failure or a long
+      pause.
+    Must: give exactly what follows the mark. The classic slip is to begin with
+      the record that the mark was cut at: that one was committed.
+
+    Args:
+      options: the options of the pipeline.
+      checkpoint_mark: where to go on; decoded, so it shares nothing with the
+        reader that cut it. None: from the very first record.
+    """
+    raise NotImplementedError(type(self))
+
+  def get_checkpoint_mark_coder(self) -> coders.Coder:
+    """The coder for the marks of this source's readers.
+
+    Must: be able to decode what earlier releases of the source encoded, if
+      pipelines are to be updated while they run.
+    """
+    raise NotImplementedError(type(self))
+
+  def is_bounded(self) -> bool:
+    return False
+
+  def default_output_coder(self) -> coders.Coder:
+    """The coder for records. The default can encode any that can be pickled.
+
+    Its ``to_type_hint()`` becomes the element type of the read, so the coder
+    has to be the one that is registered for that type.
+    """
+    return coders.registry.get_coder(object)
+
+
+class ReadFromUnboundedSource(PTransform):
+  """Reads an :class:`UnboundedSource` into an unbounded PCollection.
+
+  Args:
+    source: what to read.
+    poll_interval: seconds until a reader that had nothing is asked again; at
+      least 0. Runners that keep to it use no CPU in between.
+    max_records_per_bundle: after so many records a busy reader pauses, so that
+      the runner can commit them; at least 1. A larger number costs less for
+      each record, and more work has to be repeated after a failure.
+    max_read_time_seconds: the same after so much time, that which the records
+      take downstream included; above 0.
+
+  Raises:
+    TypeError, ValueError: at construction, for anything else than that. The
+      message names the argument.
+
+  Elements are in the global window, with the timestamps that the readers gave.
+  Errors while the pipeline runs are :class:`SourceSplitError` and
+  :class:`SourceReadError`.
+  """
+
+  # What sources are asked to divide into. Many more than the workers of most
+  # pipelines; a source with more partitions reads several in one part.
+  _DESIRED_NUM_SPLITS = 20
+
+  def __init__(
+      self,
+      source: UnboundedSource,
+      poll_interval: float = 1.0,
+      max_records_per_bundle: int = 10000,
+      max_read_time_seconds: float = 10.0) -> None:
+    super().__init__()
+    if not isinstance(source, UnboundedSource):
+      hint = (
+          ' Give an instance, not the class.' if isinstance(source, type) and
+          issubclass(source, UnboundedSource) else '')
+      raise TypeError(f'source={source!r} is not an UnboundedSource.{hint}')
+    self._source = source
+    self._poll_interval = _number('poll_interval', poll_interval)
+    if not 0 <= self._poll_interval < math.inf:
+      raise ValueError(
+          f'poll_interval={poll_interval!r} must be a number of seconds, 0 or '
+          'more.')
+    if (isinstance(max_records_per_bundle, bool) or
+        not isinstance(max_records_per_bundle, int)):
+      raise TypeError(
+          f'max_records_per_bundle={max_records_per_bundle!r} must be an int.')
+    if max_records_per_bundle < 1:
+      raise ValueError(
+          f'max_records_per_bundle={max_records_per_bundle!r} must be 1 or '
+          'more.')
+    self._max_records = max_records_per_bundle
+    self._max_seconds = _number('max_read_time_seconds', max_read_time_seconds)
+    if not self._max_seconds > 0:
+      raise ValueError(
+          f'max_read_time_seconds={max_read_time_seconds!r} must be a number '
+          'of seconds above 0.')
+    self._output_type = _output_type(source)
+    mark_coder = source.get_checkpoint_mark_coder()
+    if not isinstance(mark_coder, coders.Coder):
+      raise TypeError(
+          f'source={type(source).__name__}: get_checkpoint_mark_coder() '
+          f'returned {mark_coder!r}, which is not a Coder.')
+
+  def expand(self, pbegin: pvalue.PBegin) -> pvalue.PCollection:
+    if not isinstance(pbegin, pvalue.PBegin):
+      raise TypeError(
+          'ReadFromUnboundedSource begins a pipeline; it takes no input, but '
+          f'was applied to {pbegin!r}.')
+    try:
+      source = dump(self._source)
+    except Exception as exc:
+      raise ValueError(
+          f'source={type(self._source).__name__} cannot be pickled: {exc!r}. '
+          'Keep connections, threads and open files in the reader; the source '
+          'only says how to make one.') from exc
+    options = dump(pbegin.pipeline.options)
+    read = _unbounded_dofn.ReadSplitFn(
+        options, self._poll_interval, self._max_records, self._max_seconds)
+    return (
+        pbegin
+        | Impulse()
+        | 'Split' >> ParDo(
+            _unbounded_dofn.SplitSourceFn(
+                source, options,
+                self._DESIRED_NUM_SPLITS)).with_output_types(Split)
+        | 'Read' >> _ReadSplits(read, pbegin.pipeline).with_output_types(
+            ChunkOf(self._output_type))
+        | 'Records' >> ParDo(_unbounded_dofn.ChunkRecordsFn()).with_output_types(
+            self._output_type))
+
+  def display_data(self):
+    return {
+        'source': DisplayDataItem(self._source.__class__, label='Read Source'),
+        'source_dd': self._source,
+    }
+
+
+class _ReadSplits(ParDo):
+  """The reading ParDo; looks at the whole pipeline before it is submitted."""
+  def __init__(self, fn: _unbounded_dofn.ReadSplitFn, pipeline) -> None:
+    super().__init__(fn)
+    self._pipeline = pipeline
+
+  def to_runner_api_parameter(self, context, **extra_kwargs):
+    # Not before now is it known whether a TestStream is in the pipeline.
+    self.fn.foreign_clock = _has_test_stream(self._pipeline)
+    return super().to_runner_api_parameter(context, **extra_kwargs)
+
+
+def _has_test_stream(pipeline) -> bool:
+  from apache_beam.testing.test_stream import TestStream
+  found = []
+
+  class Visitor(PipelineVisitor):
+    def visit_transform(self, applied):
+      if isinstance(applied.transform, TestStream):
+        found.append(applied)
+
+  pipeline.visit(Visitor())
+  return bool(found)
+
+
+def _number(name: str, value: Any) -> float:
+  if isinstance(value, bool) or not isinstance(value, (int, float)):
+    raise TypeError(f'{name}={value!r} must be a number of seconds.')
+  return float(value)
+
+
+def _output_type(source: UnboundedSource) -> Any:
+  """The type whose registered coder is the source's output coder.
+
+  The Python SDK encodes a PCollection with the coder that is registered for
+  its type. A coder that is not could only be ignored in silence.
+  """
+  where = f'source={type(source).__name__}: default_output_coder()'
+  coder = source.default_output_coder()
+  if not isinstance(coder, coders.Coder):
+    raise TypeError(f'{where} returned {coder!r}, which is not a Coder.')
+  try:
+    hint = coder.to_type_hint()
+  except NotImplementedError:
+    raise ValueError(
+        f'{where} returned a {type(coder).__name__}, which has no '
+        'to_type_hint(), so it cannot be used. Say there which type it '
+        'encodes, and register it for that type: '
+        f'beam.coders.registry.register_coder(<type>, {type(coder).__name__}).'
+    ) from None
+  if hint in (Any, typehints.Any, object):
+    return typehints.Any
+  registered = coders.registry.get_coder(hint)
+  if registered != coder:
+    raise ValueError(
+        f'{where} returned {coder!r}, but records of type {hint!r} would be '
+        f'encoded with {registered!r}, which is registered for that type. '
+        f'Return that one, or register yours: '
+        f'beam.coders.registry.register_coder({hint!r}, '
+        f'{type(coder).__name__}).')
+  return hint
