@@ -55,16 +55,26 @@ class Check:
     self._fetched: list[bases.Base] = []
 
   def run(self, *, beam: str = '', tests: bool = True) -> int:
-    """Prints all rows; returns the exit code."""
-    if beam and beam != self.pins.pin:
+    """Prints the rows; returns the exit code.
+
+    Args:
+      beam: hold the edits against this release alone.
+      tests: whether to run the tests of each prefix.
+    """
+    if beam == self.pins.pin:
+      self._pin_row()
+    elif beam:
       self.pins.wheel(beam)
       self._newer_row(beam)
-      return self.report.finish()
-    if self.whole and not beam:
+    else:
+      self.all_rows(tests=tests)
+    return self.report.finish()
+
+  def all_rows(self, *, tests: bool) -> None:
+    """Prints all rows; the report keeps the problems."""
+    if self.whole:
       self._static_rows()
     pin_good = self._pin_row()
-    if beam:
-      return self.report.finish()
     for version in self.pins.newer:
       self._newer_row(version)
     if self.whole:
@@ -72,12 +82,11 @@ class Check:
     self._compile_row()
     if not pin_good:
       self._blocked(tests)
-      return self.report.finish()
+      return
     if tests:
       self._tests_row()
     if self.whole:
       self._export_rows()
-    return self.report.finish()
 
   def _static_rows(self) -> None:
     series = self.series

@@ -54,8 +54,20 @@ def run(
     logs: pathlib.Path,
     cwd: pathlib.Path,
     env: dict[str, str] | None = None,
+    expected: list[str] | None = None,
     more: tuple[str, ...] = ()) -> Result:
-  """Runs test modules by their dotted names, from a folder of no matter."""
+  """Runs test modules, and holds pytest's own report against them.
+
+  Args:
+    python: the Python to run them with.
+    modules: their dotted names, or paths.
+    name: what the log and the problems are named for.
+    logs: the folder of the log.
+    cwd: the folder to run in: one without modules that could be meant.
+    env: variables for the tests.
+    expected: the modules of which tests must have run, if not `modules`.
+    more: more options of pytest.
+  """
   logs.mkdir(parents=True, exist_ok=True)
   report = logs / f'{name}.xml'
   log = logs / f'{name}.log'
@@ -68,8 +80,7 @@ def run(
       ],
       cwd=cwd,
       env=env,
-      without=('PYTEST_ADDOPTS', 'PYTHONPATH') if not env else
-      ('PYTEST_ADDOPTS', ),
+      without=('PYTEST_ADDOPTS', 'PYTHONPATH'),
       log=log,
       timeout=MODULE_SECONDS)
   states = read_report(report.read_text()) if report.is_file() else {}
@@ -85,7 +96,7 @@ def run(
     last = ' / '.join(processes.last_lines(output, 3))
     problems.append(
         Problem(name, f'pytest ended with {code}: {last}', f'see {log}'))
-  problems += absent(name, modules, states)
+  problems += absent(name, modules if expected is None else expected, states)
   if problems and not counts.failed:
     counts = counts + Counts(failed=1)
   return Result(counts, states, problems, output)

@@ -3,16 +3,21 @@
 import argparse
 import dataclasses
 import os
+import shutil
 import sys
 from collections.abc import Callable
 
+from beamstack import addon
 from beamstack import bases
+from beamstack import bench
 from beamstack import check
 from beamstack import console
+from beamstack import demo
 from beamstack import fetch
 from beamstack import gobuild
 from beamstack import pythons
 from beamstack import series
+from beamstack import suite
 from beamstack import tree
 from beamstack.errors import CannotRun
 from beamstack.workspace import Workspace
@@ -131,21 +136,83 @@ def _prism_arguments(parser: argparse.ArgumentParser) -> None:
       'dist/prism-base')
 
 
+def _addon(space: Workspace, options: argparse.Namespace) -> int:
+  del options
+  current, pins = _load(space)
+  path = addon.build(current, pins.pin, space.dist)
+  console.result(str(path.relative_to(space.root)))
+  return 0
+
+
+def _test(space: Workspace, options: argparse.Namespace) -> int:
+  current, pins = _load(space)
+  return suite.Suite(space, current, pins).run(full=options.full)
+
+
+def _test_arguments(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      '--full', action='store_true',
+      help='also run our tests on the dev wheel of newer releases')
+
+
+def _become(command: list[str]) -> int:
+  """Turns this process into another program: Ctrl-C reaches it directly."""
+  sys.stdout.flush()
+  os.execv(command[0], command)
+  raise CannotRun(f'{command[0]} could not be started')
+
+
+def _demo(space: Workspace, options: argparse.Namespace) -> int:
+  current, pins = _load(space)
+  python = pythons.with_series(space, current, pins)
+  return _become(demo.command(python, *_rest(options)))
+
+
+def _bench(space: Workspace, options: argparse.Namespace) -> int:
+  current, pins = _load(space)
+  return _become(
+      bench.command(space, current, pins, options.subject, _rest(options)))
+
+
+def _bench_arguments(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      'subject', choices=bench.SUBJECTS, help='what to measure')
+  _pass_on(parser, 'what the benchmark gets; -- --help shows its options')
+
+
+def _pass_on(parser: argparse.ArgumentParser, words: str) -> None:
+  parser.add_argument(
+      'arguments', nargs=argparse.REMAINDER, metavar='ARGS', help=words)
+
+
+def _rest(options: argparse.Namespace) -> list[str]:
+  """What is meant for another program, without the `--` before it."""
+  rest = options.arguments
+  return rest[1:] if rest[:1] == ['--'] else rest
+
+
 def _python(space: Workspace, options: argparse.Namespace) -> int:
   current, pins = _load(space)
   python = pythons.with_series(space, current, pins)
-  sys.stdout.flush()
-  arguments = options.arguments
-  if arguments[:1] == ['--']:
-    arguments = arguments[1:]
-  os.execv(python, [str(python), *arguments])
-  raise CannotRun(f'{python} could not be started')
+  return _become([str(python), *_rest(options)])
 
 
 def _python_arguments(parser: argparse.ArgumentParser) -> None:
-  parser.add_argument(
-      'arguments', nargs=argparse.REMAINDER, metavar='ARGS',
-      help='what Python gets, such as -m pytest or a script')
+  _pass_on(parser, 'what Python gets, such as -m pytest or a script')
+
+
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
+  _pass_on(parser, 'what the example gets; -- --help shows its options')
+
+
+def _clean(space: Workspace, options: argparse.Namespace) -> int:
+  """Removes environments that no current product uses."""
+  del options
+  for path in sorted(space.work.glob('venv-*')):
+    console.result(f'removing {path.relative_to(space.root)}')
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+  shutil.rmtree(space.dist, ignore_errors=True)
+  return 0
 
 
 ALL = (
@@ -170,6 +237,10 @@ ALL = (
         'It goes to dist/, and is the same byte for byte each time.',
         _wheel_arguments),
     Verb(
+        'addon', _addon,
+        'make the add-on wheel: the new files beside an unmodified Beam',
+        'Pure Python, for people who keep stock Beam and its containers.'),
+    Verb(
         'prism', _prism, 'build Prism with the series applied, dist/prism',
         'Pipelines use it with --prism_location=dist/prism.',
         _prism_arguments),
@@ -177,4 +248,17 @@ ALL = (
         'python', _python, 'run a Python that has the dev wheel installed',
         'The environment is made when it is first asked for.',
         _python_arguments),
+    Verb(
+        'test', _test, 'test all of it; the last line gives the totals',
+        'Logs of all steps go to .beamstack/logs.', _test_arguments),
+    Verb(
+        'demo', _demo, 'read an SQLite outbox that grows, and check the result',
+        'The first run makes the dev wheel and an environment with it.',
+        _demo_arguments),
+    Verb(
+        'bench', _bench, 'measure ours against upstream\'s own',
+        'Writes tables and plots to benchmarks/results.', _bench_arguments),
+    Verb(
+        'clean', _clean, 'remove dist and the environments with a Beam in them',
+        'Fetched releases and the program\'s own environment stay.'),
 )

@@ -1,0 +1,346 @@
+"""The verb `test`: all that shows that the series works, in one go.
+
+Each step is a row of the report. A step that could not run counts as failed;
+the steps after it run all the same. The last line gives the totals.
+"""
+
+import dataclasses
+import pathlib
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+from beamstack import addon
+from beamstack import bases
+from beamstack import check
+from beamstack import console
+from beamstack import demo
+from beamstack import devwheel
+from beamstack import fetch
+from beamstack import gobuild
+from beamstack import prefixes
+from beamstack import processes
+from beamstack import pytests
+from beamstack import pythons
+from beamstack import rival
+from beamstack import wheelfile
+from beamstack.console import Verdict
+from beamstack.errors import CannotRun
+from beamstack.errors import Problem
+from beamstack.errors import ProblemsFound
+from beamstack.pytests import Counts
+from beamstack.series import Series
+from beamstack.workspace import Workspace
+
+SMOKE_SECONDS = 180.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+  """What a step gave: counts, what to show of it, what is wrong."""
+
+  counts: Counts
+  details: str = ''
+  problems: tuple[Problem, ...] = ()
+
+
+def one_good(details: str) -> Outcome:
+  return Outcome(Counts(passed=1), details)
+
+
+def from_result(result: pytests.Result) -> Outcome:
+  return Outcome(result.counts, str(result.counts), tuple(result.problems))
+
+
+class Suite:
+  """One run of all steps."""
+
+  def __init__(self, space: Workspace, series: Series, pins: bases.Pins):
+    self.space = space
+    self.series = series
+    self.pins = pins
+    self.report = console.Report()
+    self.counts = Counts()
+
+  def run(self, *, full: bool) -> int:
+    """Runs all steps; returns the exit code."""
+    start = time.monotonic()
+    self.step('unit tests of stack/', self.unit_tests)
+    self.checks()
+    self.step('wheel twice the same', self.wheel_twice)
+    self.step('dev wheel installs', self.dev_installs)
+    self.step('Prism', self.prism)
+    self.step('our tests', self.our_tests)
+    self.step('Beam\'s own tests', self.upstream_tests)
+    for python in bases.PYTHONS:
+      if python != bases.this_python():
+        self.step(f'wheel for {python}', lambda p=python: self.wheel_for(p))
+    for version in self.pins.newer:
+      self.step(
+          f'dev wheel of {version}', lambda v=version: self.over_newer(v))
+    self.step('add-on installs', self.addon_installs)
+    for version in self.pins.newer:
+      self.step(
+          f'add-on refuses {version}',
+          lambda v=version: self.addon_refuses(v))
+    self.rivals()
+    self.step('demo', self.demo)
+    if full:
+      for version in self.pins.newer:
+        self.step(
+            f'our tests on {version}',
+            lambda v=version: self.tests_on_newer(v))
+    self.report.finish()
+    console.note(f'{time.monotonic() - start:.0f} s in all')
+    console.result(str(self.counts))
+    return 1 if self.counts.failed else 0
+
+  def step(self, name: str, run: Callable[[], Outcome]) -> None:
+    """Runs one step and adds its row to the report."""
+
+    def judged() -> Verdict:
+      start = time.monotonic()
+      try:
+        outcome = run()
+      except ProblemsFound as e:
+        outcome = Outcome(Counts(failed=1), '', tuple(e.problems))
+      except CannotRun as e:
+        outcome = Outcome(
+            Counts(failed=1), '', (Problem(name, e.what, e.remedy), ))
+      counts = outcome.counts
+      if not counts.passed and not counts.failed:
+        counts = Counts(failed=1, skipped=counts.skipped)
+        outcome = dataclasses.replace(
+            outcome, problems=(Problem(name, 'it tested nothing'), ))
+      if outcome.problems and not counts.failed:
+        counts = counts + Counts(failed=1)
+      self.counts += counts
+      return Verdict(
+          'FAILED' if counts.failed else 'ok',
+          f'{time.monotonic() - start:6.1f} s  {outcome.details}', (),
+          outcome.problems)
+
+    self.report.row(name, judged)
+
+  def checks(self) -> None:
+    """All rows of the verb `check`; each counts as one test."""
+    run = check.Check(self.space, self.series, self.pins, [])
+    run.report = self.report
+    before = len(self.report.rows)
+    problems = len(self.report.problems)
+    try:
+      run.all_rows(tests=True)
+    except (CannotRun, ProblemsFound) as e:
+      self.report.problems += getattr(
+          e, 'problems',
+          [Problem('check', str(e), getattr(e, 'remedy', ''))])
+    rows = len(self.report.rows) - before
+    bad = len(self.report.problems) - problems
+    self.counts += run.counts
+    self.counts += Counts(
+        passed=max(rows - bad, 0),
+        failed=max(bad - run.counts.failed, 0))
+
+  def unit_tests(self) -> Outcome:
+    """The program's own tests, with the Python that runs it."""
+    folder = self.space.stack / 'tests'
+    return from_result(
+        pytests.run(
+            pathlib.Path(sys.executable), [str(folder)],
+            name='unit-tests',
+            logs=self.space.logs,
+            cwd=self.space.stack,
+            expected=sorted(path.stem for path in folder.glob('test_*.py'))))
+
+  def wheel_twice(self) -> Outcome:
+    """The dev wheel is byte for byte the same, and its RECORD is right."""
+    base = fetch.wheel(self.space, self.pins, self.pins.pin)
+    self.space.work.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=self.space.work) as temporary:
+      built = [
+          devwheel.build(
+              self.series, base, pathlib.Path(temporary) / name, pin=True)
+          for name in ('one', 'two')
+      ]
+      sums = [fetch.sha256_of(path) for path in built]
+    if sums[0] != sums[1]:
+      return Outcome(
+          Counts(failed=1),
+          '', (Problem(built[0].name, 'it is not the same twice'), ))
+    return one_good(f'{built[0].name[:40]}… sha256 {sums[0][:12]}')
+
+  def dev_python(self, version: str = '') -> pathlib.Path:
+    return pythons.with_series(
+        self.space, self.series, self.pins, version or self.pins.pin)
+
+  def smoke(
+      self, python: pathlib.Path, script: str, *options: str) -> str:
+    """Runs a smoke script; returns its last line."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+      output = processes.must_run(
+          [python, self.space.stack / 'smoke' / script, *options],
+          what=f'stack/smoke/{script}',
+          cwd=elsewhere,
+          without=('PYTHONPATH', ),
+          timeout=SMOKE_SECONDS,
+          log=self.space.logs / f'smoke-{script}.log')
+    found = re.findall(r'(?m)^.* good on Beam .*$', output)
+    if not found:
+      raise CannotRun(f'stack/smoke/{script} did not say that it is good')
+    return found[-1]
+
+  def pip_check(self, python: pathlib.Path) -> None:
+    processes.must_run([python, '-m', 'pip', 'check'], what='pip check')
+
+  def dev_installs(self) -> Outcome:
+    python = self.dev_python()
+    self.pip_check(python)
+    said = [self.smoke(python, 'pipeline.py')]
+    said.append(self.smoke(python, 'unbounded.py'))
+    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
+
+  def prism(self) -> Outcome:
+    path = gobuild.prism(self.space, self.series, self.pins, 'prism')
+    said = self.smoke(
+        self.dev_python(), 'pipeline.py', '--runner=PrismRunner',
+        f'--prism_location={path}', '--environment_type=LOOPBACK')
+    return Outcome(Counts(passed=2), f'built; {said}')
+
+  def test_modules(self) -> list[str]:
+    return sorted({
+        module
+        for pr in self.series.pull_requests
+        for module in prefixes.split_tests(pr.tests)[0]
+    })
+
+  def test_environment(self) -> dict[str, str]:
+    """Tests that want a Prism find the one that was built."""
+    path = self.space.dist / 'prism'
+    return {'PRISM_LOCATION': str(path)} if path.is_file() else {}
+
+  def pytest(
+      self, python: pathlib.Path, modules: list[str],
+      name: str) -> pytests.Result:
+    if not modules:
+      raise CannotRun(
+          f'{name}: no pull request names any', 'see stack/series.toml')
+    with tempfile.TemporaryDirectory() as elsewhere:
+      return pytests.run(
+          python,
+          modules,
+          name=name,
+          logs=self.space.logs,
+          cwd=pathlib.Path(elsewhere),
+          env=self.test_environment())
+
+  def our_tests(self) -> Outcome:
+    return from_result(
+        self.pytest(self.dev_python(), self.test_modules(), 'our-tests'))
+
+  def tests_on_newer(self, version: str) -> Outcome:
+    return from_result(
+        self.pytest(
+            self.dev_python(version),
+            self.test_modules(),
+            f'our-tests-{version}'))
+
+  def upstream_tests(self) -> Outcome:
+    """Beam's own tests of what the series touches, from the dev wheel.
+
+    What fails on stock Beam just so, on this machine, is no fault of the
+    series: it is counted as skipped, and said.
+    """
+    modules = sorted({
+        module
+        for pr in self.series.pull_requests for module in pr.upstream_tests
+    })
+    result = self.pytest(self.dev_python(), modules, 'upstream-tests')
+    failed = {t for t, s in result.states.items() if s == 'failed'}
+    if not failed:
+      return from_result(result)
+    stock = self.pytest(
+        pythons.with_stock(self.space, self.pins, self.pins.pin),
+        modules,
+        'upstream-tests-stock')
+    excused = {t for t in failed if stock.states.get(t) == 'failed'}
+    states = {
+        test: 'skipped' if test in excused else state
+        for test, state in result.states.items()
+    }
+    problems = [
+        problem for problem in result.problems
+        if not any(problem.what == f'{test} failed' for test in excused)
+    ]
+    counts = pytests.count(states)
+    return Outcome(
+        counts, f'{counts}; {len(excused)} fail on stock Beam too',
+        tuple(problems))
+
+  def wheel_for(self, python: str) -> Outcome:
+    path = pythons.dev_wheel(
+        self.space, self.series, self.pins, self.pins.pin, python)
+    tag = 'cp' + python.replace('.', '')
+    files = wheelfile.read(path)
+    told = files[f'{wheelfile.dist_info(list(files))}/WHEEL'].decode()
+    if f'-{tag}-{tag}-' not in path.name or f'Tag: {tag}-{tag}-' not in told:
+      raise CannotRun(f'{path.name} is not tagged {tag}')
+    return one_good(path.name)
+
+  def over_newer(self, version: str) -> Outcome:
+    python = self.dev_python(version)
+    self.pip_check(python)
+    said = [
+        self.smoke(python, script)
+        for script in ('pipeline.py', 'unbounded.py')
+    ]
+    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
+
+  def addon_wheel(self) -> pathlib.Path:
+    return addon.build(self.series, self.pins.pin, self.space.dist)
+
+  def addon_installs(self) -> Outcome:
+    """The add-on beside the released wheel, in an environment of its own."""
+    stock = fetch.wheel(self.space, self.pins, self.pins.pin).wheel
+    python = pythons.with_wheel(
+        self.space, stock, 'addon', others=(self.addon_wheel(), ))
+    self.pip_check(python)
+    said = [
+        self.smoke(python, script)
+        for script in ('pipeline.py', 'unbounded.py')
+    ]
+    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
+
+  def addon_refuses(self, version: str) -> Outcome:
+    """pip does not put the add-on beside a Beam that ships the modules."""
+    wheel = self.addon_wheel()
+    python = pythons.with_stock(self.space, self.pins, version)
+    code, output = processes.run(
+        [
+            python, '-m', 'pip', 'install', '--dry-run', '--no-input', wheel,
+            f'apache-beam=={version}'
+        ],
+        log=self.space.logs / f'addon-refuses-{version}.log')
+    if not code or 'conflict' not in output.lower():
+      last = ' / '.join(processes.last_lines(output, 2))
+      raise CannotRun(
+          f'pip did not refuse the add-on beside Beam {version}: {last}')
+    return one_good('pip tells the conflict')
+
+  def rivals(self) -> None:
+    for one in rival.load(self.space):
+      self.step(
+          f'{one.beam} {one.name}'[:25],
+          lambda one=one: from_result(
+              rival.run(self.space, self.pins, one, self.dev_python())))
+
+  def demo(self) -> Outcome:
+    log = self.space.logs / 'demo.log'
+    processes.must_run(
+        demo.command(self.dev_python()),
+        what='the demo',
+        cwd=self.space.root,
+        timeout=demo.SECONDS,
+        log=log)
+    return one_good(f'see {log.relative_to(self.space.root)}')
