@@ -46,10 +46,13 @@ class Check:
       pins: bases.Pins,
       names: list[str]):
     self.space = space
-    self.series = series
     self.pins = pins
     self.names = selected(series, names)
     self.whole = not names
+    # Pull requests after the last one that is asked for do not matter.
+    self.series = series.prefix(1 + max(
+        number for number, pr in enumerate(series.pull_requests)
+        if pr.name in self.names))
     self.report = console.Report()
     self.counts = pytests.Counts()
     self._fetched: list[bases.Base] = []
@@ -184,11 +187,7 @@ class Check:
 
     def run() -> Verdict:
       found = prefixes.compile_problems(self.series, self._pin_bases())
-      already = set(self.report.problems)
-      problems = [
-          problem for name, many in found.items() for problem in many
-          if problem not in already
-      ]
+      problems = [problem for many in found.values() for problem in many]
       bad = [name for name, many in found.items() if many]
       details = f'{len(found) - len(bad)} of {len(found)} compile'
       return Verdict(

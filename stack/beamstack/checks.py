@@ -9,6 +9,7 @@ import re
 
 from beamstack import parts
 from beamstack.errors import Problem
+from beamstack.errors import missing_file
 from beamstack.series import PullRequest
 from beamstack.series import Series
 
@@ -71,12 +72,7 @@ def _unfit(
   if tracked:
     return []
   if series.read(path) is None:
-    return [
-        Problem(
-            name,
-            f'{path} is listed, but missing',
-            f'add the file, or take it out of {name} in {SERIES}')
-    ]
+    return [missing_file(name, path)]
   return [
       Problem(name, f'{path} is listed, but not tracked', f'git add {path}')
   ]

@@ -63,7 +63,11 @@ class Report:
     for extra in verdict.lines:
       result(f'  {extra}')
     self.rows.append(line)
-    self.problems += verdict.problems
+    # Several checks may meet the same problem; it is told once.
+    self.problems += [
+        problem for problem in verdict.problems
+        if problem not in self.problems
+    ]
     return verdict
 
   def finish(self) -> int:

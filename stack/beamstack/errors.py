@@ -24,6 +24,13 @@ class Problem:
     return found
 
 
+def missing_file(pull_request: str, path: str) -> Problem:
+  return Problem(
+      pull_request,
+      f'{path} is listed, but missing',
+      f'add the file, or take it out of {pull_request} in stack/series.toml')
+
+
 class BeamstackError(Exception):
   """Base of the errors that are shown in a few lines, without a traceback."""
 

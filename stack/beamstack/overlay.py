@@ -11,6 +11,7 @@ from beamstack import parts
 from beamstack.bases import Base
 from beamstack.errors import Problem
 from beamstack.errors import ProblemsFound
+from beamstack.errors import missing_file
 from beamstack.series import Edit
 from beamstack.series import PullRequest
 from beamstack.series import Series
@@ -90,11 +91,7 @@ def _add_file(
     pin: bool) -> None:
   content = series.read(path)
   if content is None:
-    overlay.problems.append(
-        Problem(
-            pr.name,
-            f'{path} is listed in series.toml, but not there',
-            f'add the file, or take it out of {pr.name} in series.toml'))
+    overlay.problems.append(missing_file(pr.name, path))
     return
   if base.read(path) is not None:
     if pin:

@@ -94,7 +94,7 @@ def test_edits_of_what_is_no_upstream_file(tmp_path, file, words):
 
 def test_a_listed_file_that_is_missing(tmp_path):
   problem = one_problem(apply(tmp_path, files=(NEW, )))
-  assert NEW in problem.what and 'not there' in problem.what
+  assert problem.what == f'{NEW} is listed, but missing'
 
 
 def test_a_file_of_the_pin_may_not_be_replaced(tmp_path):
