@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from beamstack import bases
 from beamstack import gobuild
+from beamstack import imports
 from beamstack import overlay
 from beamstack import pytests
 from beamstack.errors import Problem
@@ -38,11 +39,28 @@ def compile_problems(
   """
   found = {}
   told = set()
+  shipped = {path for base in all_bases for path in base.paths()}
   for count, pr in enumerate(series.pull_requests, 1):
-    problems = overlay.apply_series(series.prefix(count), all_bases).problems
+    result = overlay.apply_series(series.prefix(count), all_bases)
+    problems = result.problems + import_problems(result, all_bases, shipped)
     found[pr.name] = [p for p in problems if p not in told]
     told |= set(problems)
   return found
+
+
+def import_problems(
+    result: overlay.Overlay, all_bases: list[bases.Base],
+    shipped: set[str]) -> list[Problem]:
+  """Imports of Beam modules that neither the base nor the series has."""
+
+  def read(path: str) -> bytes | None:
+    if path in result.files:
+      return result.files[path]
+    return next(
+        (b.read(path) for b in all_bases if b.part.holds(path)), None)
+
+  return imports.problems(
+      result.files, imports.existence(shipped | set(result.files)), read)
 
 
 def run_tests(

@@ -191,15 +191,19 @@ class Suite:
       raise CannotRun(f'stack/smoke/{script} did not say that it is good')
     return found[-1]
 
-  def pip_check(self, python: pathlib.Path) -> None:
-    processes.must_run([python, '-m', 'pip', 'check'], what='pip check')
+  def smokes(self, python: pathlib.Path) -> Outcome:
+    """pip check, a pipeline, and an unbounded source that is read."""
+    pythons.check(python)
+    said = [
+        self.smoke(python, script)
+        for script in ('pipeline.py', 'unbounded.py')
+    ]
+    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
 
   def dev_installs(self) -> Outcome:
-    python = self.dev_python()
-    self.pip_check(python)
-    said = [self.smoke(python, 'pipeline.py')]
-    said.append(self.smoke(python, 'unbounded.py'))
-    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
+    """The dev wheel in an environment of its own, as people install it."""
+    wheel = pythons.dev_wheel(self.space, self.series, self.pins)
+    return self.smokes(pythons.whole(self.space, 'dev-alone', wheel))
 
   def prism(self) -> Outcome:
     path = gobuild.prism(self.space, self.series, self.pins, 'prism')
@@ -289,13 +293,8 @@ class Suite:
     return one_good(path.name)
 
   def over_newer(self, version: str) -> Outcome:
-    python = self.dev_python(version)
-    self.pip_check(python)
-    said = [
-        self.smoke(python, script)
-        for script in ('pipeline.py', 'unbounded.py')
-    ]
-    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
+    wheel = pythons.dev_wheel(self.space, self.series, self.pins, version)
+    return self.smokes(pythons.whole(self.space, f'dev-{version}-alone', wheel))
 
   def addon_wheel(self) -> pathlib.Path:
     return addon.build(self.series, self.pins.pin, self.space.dist)
@@ -303,14 +302,8 @@ class Suite:
   def addon_installs(self) -> Outcome:
     """The add-on beside the released wheel, in an environment of its own."""
     stock = fetch.wheel(self.space, self.pins, self.pins.pin).wheel
-    python = pythons.with_wheel(
-        self.space, stock, 'addon', others=(self.addon_wheel(), ))
-    self.pip_check(python)
-    said = [
-        self.smoke(python, script)
-        for script in ('pipeline.py', 'unbounded.py')
-    ]
-    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
+    return self.smokes(
+        pythons.whole(self.space, 'addon', stock, self.addon_wheel()))
 
   def addon_refuses(self, version: str) -> Outcome:
     """pip does not put the add-on beside a Beam that ships the modules."""

@@ -11,6 +11,7 @@ import hashlib
 import pathlib
 import shutil
 import sys
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 
@@ -64,7 +65,8 @@ def ensure(
     *,
     title: str,
     log: pathlib.Path,
-    interpreter: str = sys.executable) -> pathlib.Path:
+    pip: bool = True,
+    fill: Callable[[pathlib.Path], None] | None = None) -> pathlib.Path:
   """The Python of an environment, made now unless it is there already.
 
   Args:
@@ -72,7 +74,8 @@ def ensure(
     pip_installs: the arguments of each `pip install`, in order.
     title: what the progress line calls it.
     log: the file that gets what pip says.
-    interpreter: the Python that the environment is made with.
+    pip: whether the environment gets a pip of its own.
+    fill: does what else is needed, and gets the environment's Python.
   """
   with locked(venv):
     if is_complete(venv):
@@ -81,12 +84,17 @@ def ensure(
       if venv.exists():
         shutil.rmtree(venv)
       processes.must_run(
-          [interpreter, '-m', 'venv', venv],
-          what=f'{interpreter} -m venv',
+          [
+              sys.executable, '-m', 'venv',
+              *([] if pip else ['--without-pip']), venv
+          ],
+          what=f'{sys.executable} -m venv',
           remedy='apt-get install python3-venv, then try again',
           log=log)
       for arguments in pip_installs:
         pip_install(python_of(venv), arguments, log=log)
+      if fill is not None:
+        fill(python_of(venv))
       (venv / STAMP).write_text(f'{title}\n')
   return python_of(venv)
 
