@@ -42,7 +42,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 _LOGGER = logging.getLogger(__name__)
 
-MAX_CHUNK_RECORDS = 100
+# So many records, their timestamps and windowed values still fit into the
+# youngest generation of the garbage collector; more would be promoted and
+# looked at again and again.
+MAX_CHUNK_RECORDS = 150
 MAX_CHUNK_BYTES = 4 << 20
 MAX_CHUNK_SECONDS = 0.1
 # While nothing is known of a reader: few enough to cost little if each takes
@@ -73,15 +76,18 @@ class Pace:
       limit = int(seconds / self._seconds)
     return max(limit, 1)
 
-  def observe(self, records: int, seconds: float, record_bytes: int) -> None:
-    """Notes a chunk: what it took to read it and to process it downstream.
+  def observe(self, records: int, seconds: float) -> None:
+    """Notes what a chunk took, to read it and to process it downstream.
 
-    Slower or larger than thought counts at once, the contrary by and by.
+    Slower than thought counts at once, faster by and by.
     """
     each = seconds / records
     if self._seconds is not None and each < self._seconds:
       each = (each + self._seconds) / 2
     self._seconds = each
+
+  def weigh(self, record_bytes: int) -> None:
+    """Notes the size of a record; likewise."""
     self._bytes = max(record_bytes, self._bytes // 2)
 
 
@@ -108,6 +114,8 @@ class OpenReader:
     self.poll_due = 0.0
     self.retired_as = new_id()
     self._value_coder = value_coder
+    self._unweighed = 0
+    self._weigh_after = 1
     self._started = False
     self._lock = threading.Lock()
     self._outstanding = 0
@@ -150,16 +158,28 @@ class OpenReader:
       step = min(2 * step, _MAX_STEP)
     return records, True
 
-  def size_of(self, record) -> int:
-    """About how many bytes a record takes."""
-    if isinstance(record, (bytes, str)):
-      return len(record)
+  def weigh(self, records: list[WindowedValue]) -> None:
+    """Tells the pace how large records are, by a sample of one.
+
+    Strings cost nothing to weigh. For others that is left to their coder, which
+    may have to encode them; so only now and then.
+    """
+    value = records[-1].value
+    if isinstance(value, (bytes, str)):
+      self.pace.weigh(len(value))
+      return
+    self._unweighed += 1
+    if self._unweighed < self._weigh_after:
+      return
+    self._unweighed = 0
+    # The first chunks, while nothing is known, and every tenth thereafter.
+    self._weigh_after = min(self._weigh_after + 1, 10)
     try:
-      return self._value_coder.estimate_size(record)
+      self.pace.weigh(self._value_coder.estimate_size(value))
     except Exception:  # pylint: disable=broad-except
       # Whether the coder fits is not for an estimate to say: where the record
       # gets encoded, that fails with a message of its own.
-      return sys.getsizeof(record)
+      self.pace.weigh(sys.getsizeof(value))
 
   def registered(self) -> None:
     """A mark of this reader was registered for finalization."""

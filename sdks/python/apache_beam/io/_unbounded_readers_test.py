@@ -161,14 +161,32 @@ class OpenReaderTest(unittest.TestCase):
     self.assertTrue(opened.retire())
     self.assertEqual(1, reader.closed)
 
-  def test_size_of(self):
+  def test_records_are_weighed_whatever_they_are(self):
     class Refuses(coders.Coder):
       def encode(self, value):
         raise TypeError('not mine')
 
-    self.assertEqual(7, open_reader().size_of(b'1234567'))
-    self.assertGreater(open_reader().size_of({'a': 'x' * 1000}), 1000)
-    self.assertGreater(open_reader(value_coder=Refuses()).size_of([1]), 0)
+    megabyte = 'x' * (1 << 20)
+    for value, coder in ((megabyte, coders.PickleCoder()),
+                         (megabyte.encode(), coders.PickleCoder()),
+                         ({'a': megabyte}, coders.PickleCoder()),
+                         ([0] * (1 << 17), Refuses())):
+      opened = open_reader(value_coder=coder)
+      opened.pace.observe(8, 8e-6)
+      self.assertGreater(opened.pace.chunk_limit(10), 100)
+      opened.weigh([WindowedValue(value, Timestamp(1), GLOBAL_WINDOWS)])
+      self.assertLess(opened.pace.chunk_limit(10), 5)
+
+  def test_large_records_after_many_small_ones_are_noticed(self):
+    opened = open_reader()
+    small = [WindowedValue(1, Timestamp(1), GLOBAL_WINDOWS)]
+    large = [WindowedValue([b'x' * (1 << 20)], Timestamp(1), GLOBAL_WINDOWS)]
+    for _ in range(100):
+      opened.weigh(small)
+    opened.pace.observe(8, 8e-6)
+    for _ in range(10):
+      opened.weigh(large)
+    self.assertLess(opened.pace.chunk_limit(10), 5)
 
 
 class PaceTest(unittest.TestCase):
@@ -177,21 +195,23 @@ class PaceTest(unittest.TestCase):
 
   def test_small_fast_records_come_by_the_hundred(self):
     pace = Pace()
-    pace.observe(8, 8e-6, 10)
+    pace.observe(8, 8e-6)
+    pace.weigh(10)
     self.assertEqual(
         _unbounded_reader.MAX_CHUNK_RECORDS, pace.chunk_limit(10))
 
   def test_large_records_come_in_small_chunks(self):
     pace = Pace()
-    pace.observe(8, 8e-6, 1 << 20)
+    pace.observe(8, 8e-6)
+    pace.weigh(1 << 20)
     self.assertEqual(
         _unbounded_reader.MAX_CHUNK_BYTES >> 20, pace.chunk_limit(10))
-    pace.observe(1, 8e-6, 1 << 30)
+    pace.weigh(1 << 30)
     self.assertEqual(1, pace.chunk_limit(10))
 
   def test_slow_records_leave_the_time_cap_its_say(self):
     pace = Pace()
-    pace.observe(8, 0.008, 10)
+    pace.observe(8, 0.008)
     self.assertEqual(2, pace.chunk_limit(0.0025))
 
   @given(
@@ -204,7 +224,8 @@ class PaceTest(unittest.TestCase):
   def test_always_asks_for_something_and_never_too_much(self, seen, left):
     pace = Pace()
     for records, seconds, size in seen:
-      pace.observe(records, seconds, size)
+      pace.observe(records, seconds)
+      pace.weigh(size)
     limit = pace.chunk_limit(left)
     self.assertTrue(1 <= limit <= _unbounded_reader.MAX_CHUNK_RECORDS)
 

@@ -174,15 +174,16 @@ class Reading:
           min(cap - count, reader.pace.chunk_limit(deadline - now)))
       self._tracker.try_claim(
           Claim(len(records), self._mark, self._watermark, self._finished))
-      self._watermark_estimator.advance_to(self._watermark)
+      if self._watermark is not before:
+        self._watermark_estimator.advance_to(self._watermark)
       begun, now = now, clock()
       if records:
         mark = new_mark
         count += len(records)
-        last = records[-1].value
+        reader.weigh(records)
         yield WindowedValue(Chunk(records), before, GLOBAL_WINDOWS)
         now = clock()
-        reader.pace.observe(len(records), now - begun, reader.size_of(last))
+        reader.pace.observe(len(records), now - begun)
 
     if mark is not None:
       self._finalizer.register(_Finalize(mark, self._reader, self._split))
@@ -233,16 +234,16 @@ class Reading:
         # after, should the source go on changing the object.
         mark_bytes = opened.mark_coder.encode(mark)
       watermark = Timestamp.of(opened.reader.get_watermark())
-      finished = not more and watermark >= MAX_TIMESTAMP
-      # A source that claims the end of time while it still has records would
-      # make all of them late.
-      if watermark >= MAX_TIMESTAMP and not finished:
-        watermark = self._watermark
     except Exception as exc:
       raise self._error('could not be read', exc) from exc
     self._mark = mark_bytes
-    self._watermark = max(self._watermark, watermark)
-    self._finished = finished
+    # Microseconds are compared: timestamps compare twenty times slower.
+    at_end = watermark.micros >= MAX_TIMESTAMP.micros
+    self._finished = at_end and not more
+    # A source that claims the end of time while it still has records would
+    # make all of them late.
+    if watermark.micros > self._watermark.micros and at_end == self._finished:
+      self._watermark = watermark
     return records, mark, more
 
   def _keep_reader(self, idle: float) -> None:

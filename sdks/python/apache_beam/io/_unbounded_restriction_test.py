@@ -256,20 +256,15 @@ class UnboundedTrackerTest(unittest.TestCase):
     self.assertIsNone(model.tracker.try_split(0))
     self.assertTrue(model.tracker.check_done())
 
-  def test_watermark_does_not_go_back(self):
-    restriction = dataclasses.replace(
-        Restriction.initial(), watermark=Timestamp(50))
-    tracker = UnboundedTracker(restriction)
-    tracker.try_claim(CHUNK)
-    tracker.try_claim(Claim(1, b'm', Timestamp(40), False))
-    self.assertEqual(Timestamp(50), tracker.try_split(0)[1].watermark)
-
   def test_not_done_unless_split_or_finished(self):
     tracker = UnboundedTracker(Restriction.initial())
-    with self.assertRaisesRegex(ValueError, 'what becomes of the rest'):
+    with self.assertRaisesRegex(ValueError, 'before it ran it'):
       tracker.check_done()
     tracker.try_claim(CHUNK)
-    with self.assertRaises(ValueError):
+    with self.assertRaisesRegex(ValueError, 'what becomes of the rest'):
+      tracker.check_done()
+    tracker.try_claim(Claim(1, b'm', Timestamp(1), False))
+    with self.assertRaisesRegex(ValueError, 'what becomes of the rest'):
       tracker.check_done()
 
   def test_misuse_raises(self):

@@ -91,11 +91,13 @@ class UnboundedTracker(RestrictionTracker):
     self._watermark = restriction.watermark
     self._finished = restriction.finished
     self._in_flight = False
+    self._was_asked = False
 
   def current_restriction(self) -> Restriction:
     return self._restriction
 
   def try_claim(self, position: Union[_Chunk, Claim]) -> bool:
+    self._was_asked = True
     if position is CHUNK:
       if self._in_flight:
         raise ValueError(
@@ -111,7 +113,7 @@ class UnboundedTracker(RestrictionTracker):
     self._in_flight = False
     self._read += position.records
     self._mark = position.mark
-    self._watermark = max(self._watermark, position.watermark)
+    self._watermark = position.watermark
     self._finished = position.finished
     return True
 
@@ -135,6 +137,12 @@ class UnboundedTracker(RestrictionTracker):
     return self._restriction, residual
 
   def check_done(self) -> bool:
+    if not self._is_done() and not self._was_asked:
+      raise ValueError(
+          'The runner asked whether an unbounded read is done before it ran '
+          'it. The bundle-based DirectRunner does, and cannot run such reads '
+          '(DirectRunner falls back to it, for a TestStream among others): '
+          'use FnApiRunner or Prism.')
     if self._in_flight or not self._is_done():
       raise ValueError(
           f'An unbounded read stopped at {self._restriction!r} after '

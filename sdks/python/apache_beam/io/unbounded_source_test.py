@@ -852,6 +852,40 @@ class SlowReaderTest(HarnessTestCase):
       thread.join(10)
     self.assertEqual(list(range(10)), results[0].raise_error().values)
 
+  def test_a_fast_split_is_answered_beside_a_slow_one(self):
+    """Two splits of one worker: the slow one holds nothing that is shared."""
+    entered = threading.Event()
+    go_on = threading.Event()
+
+    def wait(name, number):
+      if name == 'start':
+        entered.set()
+        assert go_on.wait(10)
+
+    def split(name, number):
+      if name == 'output' and not took:
+        begun = time.monotonic()
+        self.assertTrue(fast.split())
+        took.append(time.monotonic() - begun)
+
+    took = []
+    slow_name = self.id() + '.slow'
+    slow = Harness(CountingSource(slow_name, 10), on_event=wait)
+    fast = Harness(self.source(300), max_records=50, on_event=split)
+    thread = threading.Thread(
+        target=lambda: results.append(slow.bundle(slow.initial())))
+    results = []
+    thread.start()
+    try:
+      self.assertTrue(entered.wait(10))
+      self.assertEqual(list(range(300)), fast.run())
+      self.assertTrue(thread.is_alive())
+      self.assertLess(took[0], 1)
+    finally:
+      go_on.set()
+      thread.join(10)
+    self.assertEqual(list(range(10)), results[0].raise_error().values)
+
 
 class ArgumentsTest(unittest.TestCase):
   def test_wrong_arguments_are_named(self):
