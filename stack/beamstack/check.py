@@ -82,8 +82,8 @@ class Check:
       self._newer_row(version)
     if self.whole:
       self._replaces_row()
-    self._compile_row()
-    if not pin_good:
+    compile_good = self._compile_row()
+    if not pin_good or not compile_good:
       self._blocked(tests)
       return
     if tests:
@@ -183,7 +183,7 @@ class Check:
 
     self.report.row('replaces', run)
 
-  def _compile_row(self) -> None:
+  def _compile_row(self) -> bool:
 
     def run() -> Verdict:
       found = prefixes.compile_problems(self.series, self._pin_bases())
@@ -193,7 +193,7 @@ class Check:
       return Verdict(
           'PROBLEM' if bad else 'ok', details, (), tuple(problems))
 
-    self.report.row('prefixes', run)
+    return not self.report.row('prefixes', run).problems
 
   def _blocked(self, tests: bool) -> None:
     rows = ['tests of prefixes'] if tests else []
@@ -202,7 +202,7 @@ class Check:
     for name in rows:
       self.report.row(
           name,
-          lambda: Verdict('not run', f'edits on {self.pins.pin} come first'))
+          lambda: Verdict('not run', 'first mend the rows above'))
 
   def _tests_row(self) -> None:
 

@@ -2,7 +2,7 @@
 
 import pathlib
 
-MODULE = 'apache_beam.examples.unbounded_outbox'
+MODULE = 'apache_beam.examples.unbounded_outbox_demo'
 SECONDS = 600.0
 
 

@@ -106,6 +106,7 @@ def run_tests(
             name=f'prefix-{pr.name}',
             logs=space.logs,
             cwd=elsewhere,
+            rootdir=folder,
             env={'PYTHONPATH': os.fspath(folder)})
 
 

@@ -53,6 +53,7 @@ def run(
     name: str,
     logs: pathlib.Path,
     cwd: pathlib.Path,
+    rootdir: pathlib.Path,
     env: dict[str, str] | None = None,
     expected: list[str] | None = None,
     more: tuple[str, ...] = ()) -> Result:
@@ -64,6 +65,7 @@ def run(
     name: what the log and the problems are named for.
     logs: the folder of the log.
     cwd: the folder to run in: one without modules that could be meant.
+    rootdir: the folder that the modules lie in, as they are named.
     env: variables for the tests.
     expected: the modules of which tests must have run, if not `modules`.
     more: more options of pytest.
@@ -76,7 +78,7 @@ def run(
       [
           python, '-m', 'pytest', '--pyargs', *modules, '-q', '--tb=short',
           '-p', 'no:cacheprovider', f'--junitxml={report}',
-          '-o', 'junit_family=xunit1', *more
+          '-o', 'junit_family=xunit1', f'--rootdir={rootdir}', *more
       ],
       cwd=cwd,
       env=env,

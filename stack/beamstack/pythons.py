@@ -30,7 +30,7 @@ def _key(space: Workspace, *wheels: pathlib.Path) -> str:
       bases.this_python(), *(path.read_bytes() for path in files))
 
 
-def _site_packages(python: pathlib.Path) -> pathlib.Path:
+def site_packages(python: pathlib.Path) -> pathlib.Path:
   """Where an environment keeps its packages."""
   return (
       python.parents[1] / 'lib' / f'python{bases.this_python()}' /
@@ -55,8 +55,8 @@ def layered(
   log = space.logs / f'venv-{name}.log'
 
   def fill(python: pathlib.Path) -> None:
-    pth = _site_packages(python) / 'beamstack-dependencies.pth'
-    pth.write_text(f'{_site_packages(below)}\n')
+    pth = site_packages(python) / 'beamstack-dependencies.pth'
+    pth.write_text(f'{site_packages(below)}\n')
     venvs.pip_install(
         python, ['--no-deps', *(str(wheel) for wheel in wheels)], log=log)
 

@@ -75,8 +75,9 @@ def run(
         name=f'rival-{rival.name}',
         logs=space.logs,
         cwd=pathlib.Path(temporary),
+        rootdir=pathlib.Path(temporary),
         expected=[target.stem],
-        more=('--import-mode=importlib', f'--rootdir={temporary}'))
+        more=('--import-mode=importlib', ))
   problems = judge(rival, result.states)
   if not result.states:
     problems += result.problems

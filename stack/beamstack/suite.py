@@ -152,6 +152,7 @@ class Suite:
             name='unit-tests',
             logs=self.space.logs,
             cwd=self.space.stack,
+            rootdir=self.space.stack,
             expected=sorted(path.stem for path in folder.glob('test_*.py'))))
 
   def wheel_twice(self) -> Outcome:
@@ -237,6 +238,7 @@ class Suite:
           name=name,
           logs=self.space.logs,
           cwd=pathlib.Path(elsewhere),
+          rootdir=pythons.site_packages(python),
           env=self.test_environment())
 
   def our_tests(self) -> Outcome:

@@ -35,7 +35,7 @@ def run(tmp_path, text, **options):
   made_up.write(tmp_path, 'test_made_up.py', text)
   return pytests.run(
       pathlib.Path(sys.executable), [str(tmp_path / 'test_made_up.py')],
-      name='a-run', logs=tmp_path / 'logs', cwd=tmp_path,
+      name='a-run', logs=tmp_path / 'logs', cwd=tmp_path, rootdir=tmp_path,
       expected=['test_made_up'], **options)
 
 
