@@ -71,7 +71,7 @@ class Pace:
     limit = MAX_CHUNK_RECORDS
     if self._bytes * limit > MAX_CHUNK_BYTES:
       limit = MAX_CHUNK_BYTES // self._bytes
-    seconds = min(seconds_left, MAX_CHUNK_SECONDS)
+    seconds = min(max(seconds_left, 0.0), MAX_CHUNK_SECONDS)
     if self._seconds * limit > seconds:
       limit = int(seconds / self._seconds)
     return max(limit, 1)
