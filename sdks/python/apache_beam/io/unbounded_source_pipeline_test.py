@@ -17,7 +17,7 @@
 
 """Unbounded reads on real runners: FnApiRunner, DirectRunner, Prism.
 
-Prism needs its binary: the tests for it run where ``PRISM_BINARY`` names one.
+Prism needs its binary: the tests for it run where ``PRISM_LOCATION`` names one.
 Where ``OTHER_BEAM_PYTHON`` names a Python with Beam 2.76 or later, its worker
 is given a pipeline of this release.
 """
@@ -50,7 +50,7 @@ from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 
-PRISM = os.environ.get('PRISM_BINARY')
+PRISM = os.environ.get('PRISM_LOCATION')
 OTHER_PYTHON = os.environ.get('OTHER_BEAM_PYTHON')
 
 
@@ -361,7 +361,7 @@ class UnfusedTest(unittest.TestCase):
         _ = p | ReadFromUnboundedSource(CountingSource(self.id(), 10))
 
 
-@unittest.skipUnless(PRISM, 'PRISM_BINARY is not set')
+@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
 class PrismTest(RunnerTests, unittest.TestCase):
   def pipeline(self):
     return beam.Pipeline(
