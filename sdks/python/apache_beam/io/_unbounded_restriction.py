@@ -83,6 +83,9 @@ class Split:
 class Restriction:
   """How far a split has been read, and how far this piece of work may go.
 
+  Never falsy, so it has no length: the SDK drops a falsy residual, without a
+  word.
+
   Attributes:
     split_id: names the split for as long as it lives.
     generation: names this very piece of work. Each residual gets a new one, so
@@ -113,10 +116,6 @@ class Restriction:
   def is_done(self) -> bool:
     """Whether nothing is left to read."""
     return self.finished or self.limit == 0
-
-  def __bool__(self) -> bool:
-    # The SDK drops a residual that is falsy, without a word.
-    return True
 
   def __repr__(self) -> str:
     return (

@@ -119,7 +119,6 @@ class RestrictionCoderTest(unittest.TestCase):
           RestrictionCoder().decode(encoded)
 
   def test_never_falsy(self):
-    # The SDK drops a deferred residual that is falsy, without a word.
     done = dataclasses.replace(Restriction.initial(), finished=True, limit=0)
     self.assertTrue(done)
 

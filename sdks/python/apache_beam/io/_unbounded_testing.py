@@ -308,11 +308,22 @@ class Harness:
   def initial(self) -> Restriction:
     return self._provider.initial_restriction(self.element)
 
-  def bundle(self, restriction: Restriction) -> BundleResult:
-    """Runs one bundle; errors are noted, as a runner would."""
+  def bundle(
+      self,
+      restriction: Restriction,
+      estimator_state: Optional[int] = None) -> BundleResult:
+    """Runs one bundle; errors are noted, as a runner would.
+
+    Args:
+      estimator_state: what the runner has for the watermark estimator, if not
+        what goes with the restriction.
+    """
     result = self.result = BundleResult()
     self._finalizer.reset()
-    state = self._estimators.initial_estimator_state(self.element, restriction)
+    state = estimator_state
+    if state is None:
+      state = self._estimators.initial_estimator_state(
+          self.element, restriction)
     element = WindowedValue(self.element, MIN_TIMESTAMP, (GlobalWindow(), ))
     try:
       self.fn.start_bundle()

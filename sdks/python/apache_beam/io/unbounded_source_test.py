@@ -200,6 +200,18 @@ class ExactnessTest(HarnessTestCase):
     self.assertIsInstance(failed.error, Crash)
     self.assertEqual((1, 1), (self.journal.opened, self.journal.closed))
 
+  def test_a_reader_that_raises_is_closed_at_once(self):
+    """Not only when the SDK gets to tear the DoFn down, which it may not."""
+    def on_event(name, number):
+      if name == 'get_checkpoint_mark':
+        raise Crash(name)
+
+    harness = Harness(self.source(20), on_event=on_event)
+    harness.fn.teardown = lambda: None
+    failed = harness.bundle(harness.initial())
+    self.assertIsInstance(failed.error, SourceReadError)
+    self.assertEqual((1, 1), (self.journal.opened, self.journal.closed))
+
   def test_the_reader_of_an_attempt_that_failed_is_closed_first(self):
     """A bundle that ended well and was not committed leaves a reader behind."""
     harness = Harness(self.source(30), max_records=10)
@@ -477,12 +489,22 @@ class WatermarkTest(HarnessTestCase):
     READERS.keep(residual.split_id, residual.generation, reader)
     second = harness.bundle(residual).raise_error()
     self.assertEqual([Timestamp(T0 + 19)], second.watermarks)
+    self.assertEqual(Timestamp(T0 + 19), second.residuals[0].watermark)
 
   def test_restored_before_a_split_that_comes_first(self):
     harness = Harness(self.source(50), max_records=20)
     first = harness.bundle(harness.initial()).raise_error()
     harness.on_event = lambda name, number: harness.split()
     second = harness.bundle(first.residuals[0]).raise_error()
+    self.assertEqual([], second.values)
+    self.assertEqual([Timestamp(T0 + 19)], second.watermarks)
+
+  def test_restored_where_the_estimator_was_left_behind(self):
+    """The SDK reads the estimator before it splits, so it may be older."""
+    harness = Harness(self.source(20, ends=False), max_records=20)
+    first = harness.bundle(harness.initial()).raise_error()
+    second = harness.bundle(
+        first.residuals[0], MIN_TIMESTAMP.micros).raise_error()
     self.assertEqual([], second.values)
     self.assertEqual([Timestamp(T0 + 19)], second.watermarks)
 
