@@ -145,10 +145,11 @@ class OpenReaderTest(unittest.TestCase):
   def test_retired_it_stays_open_until_the_last_mark_is_finalized(self):
     reader = ListReader([])
     opened = open_reader(reader)
-    opened.registered()
-    opened.registered()
+    for _ in range(3):
+      opened.registered()
     self.assertFalse(opened.finalized())
     self.assertFalse(opened.retire())
+    self.assertFalse(opened.finalized())
     self.assertEqual(0, reader.closed)
     self.assertTrue(opened.finalized())
     self.assertEqual(1, reader.closed)
