@@ -18,6 +18,7 @@ from beamstack import check
 from beamstack import console
 from beamstack import demo
 from beamstack import devwheel
+from beamstack import docs
 from beamstack import fetch
 from beamstack import gobuild
 from beamstack import prefixes
@@ -74,6 +75,7 @@ class Suite:
     self.step('Prism', self.prism)
     self.step('our tests', self.our_tests)
     self.step('Beam\'s own tests', self.upstream_tests)
+    self.step('documentation', self.documentation)
     for python in bases.PYTHONS:
       if python != bases.this_python():
         self.step(f'wheel for {python}', lambda p=python: self.wheel_for(p))
@@ -244,6 +246,11 @@ class Suite:
   def our_tests(self) -> Outcome:
     return from_result(
         self.pytest(self.dev_python(), self.test_modules(), 'our-tests'))
+
+  def documentation(self) -> Outcome:
+    """The code that pages and docstrings show."""
+    return from_result(
+        docs.run(self.space.root, self.dev_python(), self.space.logs))
 
   def tests_on_newer(self, version: str) -> Outcome:
     return from_result(
