@@ -8,6 +8,7 @@ which of its tests may fail, and why; the list is held to strictly.
 import dataclasses
 import os
 import pathlib
+import shutil
 import tempfile
 import zipfile
 
@@ -28,12 +29,17 @@ class Rival:
     name: the name of the list.
     beam: the release that ships the tests.
     file: where they lie in its wheel.
+    module: the module of the wheel that they test, dotted.
+    lent: names of that module that say nothing about what is tested (test
+      data), and so are lent to the tests where ours has none.
     left_out: the reason by `Class::test`, or by `Class` for all of it.
   """
 
   name: str
   beam: str
   file: str
+  module: str
+  lent: tuple[str, ...]
   left_out: dict[str, str]
 
 
@@ -52,6 +58,7 @@ def load(space: Workspace) -> list[Rival]:
     found.append(
         Rival(
             path.stem, table.take('beam', str), table.take('file', str),
+            table.take('module', str), tuple(table.take_strings('lent')),
             left_out))
     table.done()
   if not found:
@@ -67,9 +74,13 @@ def run(
   with tempfile.TemporaryDirectory() as temporary:
     # Another name: the module of that name in the dev wheel is not meant.
     name = f'rival_{pathlib.PurePosixPath(rival.file).name}'
-    target = pathlib.Path(temporary) / name
+    folder = pathlib.Path(temporary)
+    target = folder / name
+    module = rival.module.replace('.', '/') + '.py'
     with zipfile.ZipFile(wheel) as archive:
       target.write_bytes(archive.read(rival.file))
+      (folder / 'rival_module.py').write_bytes(archive.read(module))
+    shutil.copy(space.stack / 'rival' / 'conftest.py', folder)
     result = pytests.run(
         python, [os.fspath(target)],
         name=f'rival-{rival.name}',
@@ -77,7 +88,13 @@ def run(
         cwd=pathlib.Path(temporary),
         rootdir=pathlib.Path(temporary),
         expected=[target.stem],
-        more=('--import-mode=importlib', ))
+        more=('--import-mode=importlib', ),
+        env={
+            'PYTHONPATH': temporary,
+            'RIVAL_OURS': rival.module,
+            'RIVAL_LENT': ','.join(rival.lent),
+            'RIVAL_TESTS': os.fspath(target),
+        })
   problems = judge(rival, result.states)
   if not result.states:
     problems += result.problems

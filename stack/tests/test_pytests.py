@@ -89,7 +89,7 @@ def test_go_events():
 
 def a_rival(**left_out):
   names = {name.replace('__', '::'): why for name, why in left_out.items()}
-  return rival.Rival('list', '2.77.0', 'x_test.py', names)
+  return rival.Rival('list', '2.77.0', 'x_test.py', 'x', (), names)
 
 
 def judged(states, **left_out):
