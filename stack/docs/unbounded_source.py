@@ -1,12 +1,9 @@
 """Runs the counter in the docstring of `apache_beam.io.unbounded_source`."""
 
-from apache_beam.coders import Coder
-from apache_beam.io.unbounded_source import *
-from apache_beam.utils.timestamp import Timestamp
-
 # examples of sdks/python/apache_beam/io/unbounded_source.py
 
 import apache_beam as beam
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.utils.timestamp import MAX_TIMESTAMP

@@ -34,8 +34,9 @@ class SourceSplitError(UnboundedSourceError):
 class SourceReadError(UnboundedSourceError):
   """A source or its reader raised, or returned what it must not.
 
-  The bundle fails with it. The runner retries from the last committed mark, so
-  nothing is lost; the exception that caused it is its ``__cause__``.
+  The bundle fails with it. A runner that retries resumes after the last
+  committed mark, so nothing is lost; FnApiRunner fails the job instead. The
+  exception that caused it is its ``__cause__``.
   """
 
 

@@ -268,7 +268,8 @@ class Reading:
     split = f'split {self._split.index + 1} of {self._split.count}'
     return SourceReadError(
         f'An unbounded source {what}: {split}, {self._position()}: {cause!r}. '
-        'Nothing is lost: the runner retries from the last committed mark.')
+        'Nothing is lost where the runner retries: that resumes after the last '
+        'committed mark.')
 
   def _position(self) -> str:
     if self._mark is None:

@@ -142,7 +142,7 @@ class UnboundedTracker(RestrictionTracker):
           'The runner asked whether an unbounded read is done before it ran '
           'it. The bundle-based DirectRunner does, and cannot run such reads '
           '(DirectRunner falls back to it, for a TestStream among others): '
-          'use FnApiRunner or Prism.')
+          'use FnApiRunner, or PrismRunner with a TestStream.')
     if self._in_flight or not self._is_done():
       raise ValueError(
           f'An unbounded read stopped at {self._restriction!r} after '

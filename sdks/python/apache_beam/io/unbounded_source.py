@@ -28,6 +28,12 @@ To read one, implement three small classes and give the source to
 
 A source that counts, complete::
 
+  from apache_beam.coders import Coder
+  from apache_beam.io.unbounded_source import CheckpointMark
+  from apache_beam.io.unbounded_source import UnboundedReader
+  from apache_beam.io.unbounded_source import UnboundedSource
+  from apache_beam.utils.timestamp import Timestamp
+
   class Counter(UnboundedSource):
     def split(self, desired_num_splits, options=None):
       return [self]
@@ -126,7 +132,7 @@ class CheckpointMark:
 
   Encoded by the source's :meth:`UnboundedSource.get_checkpoint_mark_coder` and
   persisted by the runner. A mark is a value: what the reader reads after it was
-  cut must not change it.
+  cut must not change it. A frozen dataclass suits; its text is shown in errors.
   """
   def finalize_checkpoint(self) -> None:
     """Tells the system that was read from that it may forget the records.
@@ -317,6 +323,8 @@ class ReadFromUnboundedSource(PTransform):
       message names the argument.
 
   Elements are in the global window, with the timestamps that the readers gave.
+  It never closes: put them into other windows, or set a trigger, before they
+  are grouped or combined.
   Errors while the pipeline runs are :class:`SourceSplitError` and
   :class:`SourceReadError`.
   """

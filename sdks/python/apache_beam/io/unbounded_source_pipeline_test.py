@@ -356,7 +356,7 @@ class UnfusedTest(unittest.TestCase):
 
   def test_the_old_direct_runner_is_refused_by_name(self):
     """It asks whether a read is done before it has run it."""
-    with self.assertRaisesRegex(Exception, 'use FnApiRunner or Prism'):
+    with self.assertRaisesRegex(Exception, 'use FnApiRunner, or PrismRunner'):
       with beam.Pipeline(runner=BundleBasedDirectRunner()) as p:
         _ = p | ReadFromUnboundedSource(CountingSource(self.id(), 10))
 

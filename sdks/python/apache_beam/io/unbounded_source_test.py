@@ -675,7 +675,7 @@ class ErrorsTest(HarnessTestCase):
     self.assertIsInstance(second.error, SourceReadError)
     self.assertIsInstance(second.error.__cause__, ValueError)
     for part in ('could not be read', 'split 1 of 1', 'after mark CountMark(9)',
-                 'bad bytes', 'retries from the last committed mark'):
+                 'bad bytes', 'resumes after the last'):
       self.assertIn(part, str(second.error))
     self.assertEqual((1, 1), (self.journal.opened, self.journal.closed))
     third = harness.bundle(first.residuals[0])
