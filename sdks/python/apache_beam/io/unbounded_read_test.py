@@ -60,10 +60,13 @@ class ReadTest(unittest.TestCase):
     Pipeline.from_runner_api(
         proto, runner='FnApiRunner', options=pipeline.options)
 
-  def test_arguments_are_those_of_the_default_read(self):
+  def test_is_read_by_the_transform_with_its_default_arguments(self):
     read = beam.Pipeline() | beam.io.Read(self.source)
-    inner = read.producer.parts[0].transform
-    self.assertIsInstance(inner, ReadFromUnboundedSource)
+    transform = read.producer.parent.transform
+    self.assertIsInstance(transform, ReadFromUnboundedSource)
+    default = ReadFromUnboundedSource(self.source)
+    for name in ('_poll_interval', '_max_records', '_max_seconds'):
+      self.assertEqual(getattr(default, name), getattr(transform, name), name)
 
   def test_bounded_sources_and_transforms_go_where_they_went(self):
     with beam.Pipeline(runner=fn_api_runner.FnApiRunner()) as p:
