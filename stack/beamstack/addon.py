@@ -151,4 +151,5 @@ def build(
   wrong = wheelfile.check_record(path)
   if wrong:
     raise ProblemsFound(wrong)
+  wheelfile.remove_other_labels(path)
   return path

@@ -84,4 +84,5 @@ def build(
   problems = wheelfile.check_record(path)
   if problems:
     raise ProblemsFound(problems)
+  wheelfile.remove_other_labels(path)
   return path

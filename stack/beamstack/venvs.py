@@ -20,6 +20,9 @@ from beamstack import processes
 from beamstack.errors import CannotRun
 
 STAMP = 'beamstack-complete'
+# How many environments of a kind are kept. Each state of the series has its
+# own; an older one may be in use by a command that still runs.
+KEEP = 3
 UNREACHABLE = (
     'Temporary failure in name resolution',
     'Name or service not known',
@@ -96,7 +99,23 @@ def ensure(
       if fill is not None:
         fill(python_of(venv))
       (venv / STAMP).write_text(f'{title}\n')
+      prune(venv)
   return python_of(venv)
+
+
+def prune(venv: pathlib.Path) -> None:
+  """Removes the oldest of the environments that differ in the digest only."""
+  kind = venv.name.rpartition('-')[0]
+  alike = [
+      path for path in venv.parent.glob(f'{kind}-*')
+      if path.name.rpartition('-')[0] == kind and is_complete(path)
+  ]
+  alike.sort(key=lambda path: (path / STAMP).stat().st_mtime)
+  for old in alike[:-KEEP]:
+    if old != venv:
+      (old / STAMP).unlink()  # Whatever happens now, it is not used again.
+      shutil.rmtree(old, ignore_errors=True)
+      old.with_name(old.name + '.lock').unlink(missing_ok=True)
 
 
 def pip_install(

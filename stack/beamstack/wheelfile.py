@@ -118,3 +118,15 @@ def _wrong(
     wrong.append(
         f'RECORD says {size} bytes for {name}, it has {len(files[name])}')
   return wrong
+
+
+def remove_other_labels(path: pathlib.Path) -> None:
+  """Removes what an earlier state of the series built in this one's place.
+
+  With two of them, `pip install dist/NAME-2.75.0+*.whl` installs neither.
+  """
+  name, version, tags = path.name.split('-', 2)
+  release = version.partition('+')[0]
+  for other in path.parent.glob(f'{name}-{release}+*-{tags}'):
+    if other != path:
+      other.unlink()

@@ -51,6 +51,20 @@ def test_an_interrupted_environment_is_made_anew(ensure, tmp_path):
   assert not (tmp_path / 'venv' / 'half').exists()
 
 
+def test_the_oldest_of_a_kind_go(tmp_path):
+  names = [f'venv-dev-2.75.0-{n:012x}' for n in range(6)]
+  for age, name in enumerate(names):
+    (tmp_path / name / 'bin').mkdir(parents=True)
+    (tmp_path / name / 'bin' / 'python').touch()
+    (tmp_path / name / venvs.STAMP).touch()
+    os.utime(tmp_path / name / venvs.STAMP, (age, age))
+  other = tmp_path / 'venv-dev-2.77.0-000000000000'
+  other.mkdir()
+  venvs.prune(tmp_path / names[-1])
+  left = sorted(path.name for path in tmp_path.iterdir())
+  assert left == names[-venvs.KEEP:] + [other.name]
+
+
 def test_an_unreachable_registry_is_told_as_such():
   failure = processes.ChildFailed(
       'pip install x failed', 'see the log',

@@ -114,3 +114,16 @@ def test_an_unsound_series_makes_no_wheel(tmp_path):
   with pytest.raises(ProblemsFound):
     build(tmp_path, 'one', edits=(bad, ))
   assert not (tmp_path / 'one').exists()
+
+
+def test_wheels_of_earlier_states_go(tmp_path):
+  kept = [
+      'apache_beam-2.75.0+stack.2-cp311-cp311-linux.whl',
+      'apache_beam-2.75.0+stack.1-cp312-cp312-linux.whl',
+      'apache_beam-2.77.0+stack.1-cp311-cp311-linux.whl',
+      'beam_unending-2.75.0+stack.1-py3-none-any.whl',
+  ]
+  for name in [*kept, 'apache_beam-2.75.0+stack.1-cp311-cp311-linux.whl']:
+    (tmp_path / name).touch()
+  wheelfile.remove_other_labels(tmp_path / kept[0])
+  assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
