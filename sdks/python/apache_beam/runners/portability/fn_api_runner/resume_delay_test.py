@@ -352,6 +352,46 @@ class ResumeDelayTest(unittest.TestCase):
     self.assertEqual(wait, 3600)
 
 
+class ManyBundlesTest(unittest.TestCase):
+  def test_metrics_of_many_bundles_can_be_read(self):
+    """A source may be polled for hours, and its metrics be read at the end.
+
+    Requires: merging the metrics of each bundle with those before does not
+    nest; the counter has counted each bundle.
+    """
+    num_bundles = 1200
+
+    class CountingPoll(_Poll):
+      polls = beam.metrics.Metrics.counter('many', 'polls')
+
+      def process(
+          self,
+          element,
+          tracker=beam.DoFn.RestrictionParam(_PollRestrictions())):
+        self.polls.inc()
+        yield from super().process(element, tracker)
+
+    p = beam.Pipeline(fn_runner.FnApiRunner())
+    _ = p | beam.Create([('a', num_bundles, 0)]) | beam.ParDo(CountingPoll())
+    counter, = p.run().metrics().query()['counters']
+    self.assertEqual(counter.committed, num_bundles)
+
+
+class DueTest(unittest.TestCase):
+  def test_delays_that_differ_a_little_are_due_together(self):
+    """Of 1,000 close delays no more than two due times are left."""
+    now = 1234.5678
+    exact = [now + 1 - i * 1e-6 for i in range(1000)]
+    due = [_resume_delay._due(now, 1 - i * 1e-6) for i in range(1000)]
+    self.assertLessEqual(len(set(due)), 2)
+    for e, d in zip(exact, due):
+      self.assertGreaterEqual(d, e - 1e-9)
+      self.assertLess(d, e + 0.0101)
+
+  def test_short_delays_are_kept_as_they_are(self):
+    self.assertEqual(_resume_delay._due(1234.5678, 0.001), 1234.5678 + 0.001)
+
+
 class ParkDelayedTest(unittest.TestCase):
   def test_only_what_asks_for_a_delay_is_parked(self):
     """Residuals of splits and those without a delay stay where they were."""
