@@ -223,9 +223,15 @@ class Suite:
     })
 
   def test_environment(self) -> dict[str, str]:
-    """Tests that want a Prism find the one that was built."""
+    """Tests find the Prism that was built, and another release of Beam."""
+    found = {}
     path = self.space.dist / 'prism'
-    return {'PRISM_LOCATION': str(path)} if path.is_file() else {}
+    if path.is_file():
+      found['PRISM_LOCATION'] = str(path)
+    if self.pins.newer:
+      found['OTHER_BEAM_PYTHON'] = str(
+          pythons.with_stock(self.space, self.pins, self.pins.newer[-1]))
+    return found
 
   def pytest(
       self, python: pathlib.Path, modules: list[str],

@@ -115,7 +115,6 @@ def prune(venv: pathlib.Path) -> None:
     if old != venv:
       (old / STAMP).unlink()  # Whatever happens now, it is not used again.
       shutil.rmtree(old, ignore_errors=True)
-      old.with_name(old.name + '.lock').unlink(missing_ok=True)
 
 
 def pip_install(
