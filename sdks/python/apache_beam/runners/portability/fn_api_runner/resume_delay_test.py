@@ -210,7 +210,8 @@ class ResumeDelayTest(unittest.TestCase):
     with beam.Pipeline(fn_runner.FnApiRunner()) as p:
       elements = p | beam.Create([('k', 3, 0.2)]) | beam.Reshuffle()
       polled = elements | beam.ParDo(_Poll())
-      other = elements | beam.Map(lambda element: TimestampedValue((element[0], 'other'), 0))
+      other = elements | beam.Map(
+          lambda element: TimestampedValue((element[0], 'other'), 0))
       _ = ((polled, other)
            | beam.Flatten()
            | beam.WindowInto(FixedWindows(60))
