@@ -346,7 +346,7 @@ class Suite:
   def demo(self) -> Outcome:
     log = self.space.logs / 'demo.log'
     processes.must_run(
-        demo.command(self.dev_python()),
+        demo.command(self.space, self.series, self.pins, []),
         what='the demo',
         cwd=self.space.root,
         timeout=demo.SECONDS,

@@ -164,8 +164,7 @@ def _become(command: list[str]) -> int:
 
 def _demo(space: Workspace, options: argparse.Namespace) -> int:
   current, pins = _load(space)
-  python = pythons.with_series(space, current, pins)
-  return _become(demo.command(python, *_rest(options)))
+  return _become(demo.command(space, current, pins, _rest(options)))
 
 
 def _bench(space: Workspace, options: argparse.Namespace) -> int:
