@@ -274,14 +274,14 @@ class FinalizationCallbacksTest(unittest.TestCase):
 
 
 class _Restrictions(RestrictionProvider):
+  def restriction_size(self, element, restriction):
+    return restriction.size()
+
   def initial_restriction(self, element):
     return OffsetRange(0, element)
 
   def create_tracker(self, restriction):
     return OffsetRestrictionTracker(restriction)
-
-  def restriction_size(self, element, restriction):
-    return restriction.size()
 
 
 # The callbacks that ran, as they registered: positions of records.

@@ -67,14 +67,14 @@ def _noting(what):
 
 
 class _PollRestrictions(RestrictionProvider):
+  def restriction_size(self, element, restriction):
+    return restriction.size()
+
   def initial_restriction(self, element):
     return OffsetRange(0, element[1])
 
   def create_tracker(self, restriction):
     return OffsetRestrictionTracker(restriction)
-
-  def restriction_size(self, element, restriction):
-    return restriction.size()
 
 
 class _Poll(beam.DoFn):
