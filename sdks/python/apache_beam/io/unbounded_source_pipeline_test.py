@@ -136,6 +136,17 @@ class RunnerTests:
         _ = p | ReadFromUnboundedSource(BurningSource(self.id(), 10))
 
 
+  def test_is_asked_once_in_a_poll_interval(self):
+    """Case B32: a runner that ignores delays asked thousands of times.
+
+    One record after 1.3 s, asked for every 0.4 s.
+    """
+    with self.pipeline() as p:
+      _ = p | ReadFromUnboundedSource(
+          TricklingSource(self.id(), 1, seconds=1.3), poll_interval=0.4)
+    self.assertIn(self.journal.idle_polls, (3, 4, 5))
+    self.assertEqual(1, self.journal.opened)
+
   def test_each_record_arrives_when_it_comes(self):
     """Cases B33 and B76: behind a shuffle, while the watermark stands still.
 
@@ -179,6 +190,7 @@ class TricklingReader(CountingReader):
 
   def _advance(self, call):
     if time.monotonic() < self._next:
+      self._journal.idle_polls += 1
       return False
     self._next += self._source.seconds
     return super()._advance(call)
