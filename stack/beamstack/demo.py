@@ -4,7 +4,6 @@ On Prism, which closes windows while a source runs; on FnApiRunner, which does
 not, if there is no Go to build Prism with or the user says so.
 """
 
-import pathlib
 import shutil
 
 from beamstack import bases

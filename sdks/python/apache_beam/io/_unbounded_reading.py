@@ -39,7 +39,6 @@ import time
 import weakref
 from typing import Any
 from typing import Iterator
-from typing import Optional
 
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.io._unbounded_chunk import GLOBAL_WINDOWS

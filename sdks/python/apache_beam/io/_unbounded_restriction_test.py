@@ -75,7 +75,8 @@ PINNED_RESTRICTIONS = [
         '0105' '73706c69742d6964' '67656e657261746e'
         '8000000000000328' '000000000000012c'),
 ]
-PINNED_SPLIT = (Split(2, 5, b'pickle'), '01' '00000002' '00000005' '7069636b6c65')
+PINNED_SPLIT = (
+    Split(2, 5, b'pickle'), '01' '00000002' '00000005' '7069636b6c65')
 
 
 class RestrictionCoderTest(unittest.TestCase):
@@ -186,7 +187,8 @@ class UnboundedTrackerTest(unittest.TestCase):
   @given(
       st.lists(
           st.tuples(
-              st.integers(0, 5), st.sampled_from(['', 'before', 'in', 'after'])),
+              st.integers(0, 5),
+              st.sampled_from(['', 'before', 'in', 'after'])),
           max_size=20))
   def test_primary_and_residual_are_the_whole(self, chunks):
     """Whenever a split is asked for, nothing is lost and nothing is double.
@@ -231,7 +233,8 @@ class UnboundedTrackerTest(unittest.TestCase):
   def test_residual_has_a_generation_of_its_own(self):
     restriction = Restriction.initial()
     residuals = [UnboundedTracker(restriction).try_split(0) for _ in range(2)]
-    generations = {restriction.generation, *(r.generation for _, r in residuals)}
+    generations = {r.generation for _, r in residuals}
+    generations.add(restriction.generation)
     self.assertEqual(3, len(generations))
     for primary, residual in residuals:
       self.assertEqual(residual.generation, primary.successor)

@@ -28,6 +28,7 @@ from typing import Optional
 
 from apache_beam import coders
 from apache_beam.io import _unbounded_dofn
+from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io._unbounded_reading import dump
 from apache_beam.io._unbounded_restriction import Restriction
 from apache_beam.io._unbounded_restriction import RestrictionCoder
@@ -216,6 +217,20 @@ class CountingReader(UnboundedReader):
   def close(self) -> None:
     self._journal.on_call('close')
     self._journal.closed += 1
+
+
+class JournalTest:
+  """Mixin for test cases that count: a journal by the test's name, no readers
+  that another test left."""
+  def setUp(self):
+    READERS.close_all()
+    self.journal = Journal.new(self.id())
+
+  def tearDown(self):
+    READERS.close_all()
+
+  def source(self, count: int, **kwargs) -> CountingSource:
+    return CountingSource(self.id(), count, **kwargs)
 
 
 class BundleResult:

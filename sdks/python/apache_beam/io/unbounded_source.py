@@ -387,6 +387,7 @@ class ReadFromUnboundedSource(PTransform):
     options = dump(pbegin.pipeline.options)
     read = _unbounded_dofn.ReadSplitFn(
         options, self._poll_interval, self._max_records, self._max_seconds)
+    take_apart = _unbounded_dofn.ChunkRecordsFn()
     return (
         pbegin
         | Impulse()
@@ -396,8 +397,7 @@ class ReadFromUnboundedSource(PTransform):
                 self._DESIRED_NUM_SPLITS)).with_output_types(Split)
         | 'Read' >> _ReadSplits(read, pbegin.pipeline).with_output_types(
             ChunkOf(self._output_type))
-        | 'Records' >> ParDo(_unbounded_dofn.ChunkRecordsFn()).with_output_types(
-            self._output_type))
+        | 'Records' >> ParDo(take_apart).with_output_types(self._output_type))
 
   def display_data(self):
     return {

@@ -38,6 +38,7 @@ from apache_beam.io._unbounded_testing import T0
 from apache_beam.io._unbounded_testing import CountingReader
 from apache_beam.io._unbounded_testing import CountingSource
 from apache_beam.io._unbounded_testing import Journal
+from apache_beam.io._unbounded_testing import JournalTest
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -45,7 +46,6 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
-from apache_beam.transforms import environments
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
@@ -54,18 +54,8 @@ PRISM = os.environ.get('PRISM_LOCATION')
 OTHER_PYTHON = os.environ.get('OTHER_BEAM_PYTHON')
 
 
-class RunnerTests:
+class RunnerTests(JournalTest):
   """What holds on every runner; subclasses make the pipeline."""
-  def setUp(self):
-    READERS.close_all()
-    self.journal = Journal.new(self.id())
-
-  def tearDown(self):
-    READERS.close_all()
-
-  def source(self, count, **kwargs):
-    return CountingSource(self.id(), count, **kwargs)
-
   def test_every_record_once_from_1_2_and_7_splits(self):
     for parts in (1, 2, 7):
       with self.subTest(parts):

@@ -49,9 +49,10 @@ from apache_beam.io._unbounded_restriction import RestrictionCoder
 from apache_beam.io._unbounded_testing import T0
 from apache_beam.io._unbounded_testing import CountingReader
 from apache_beam.io._unbounded_testing import CountingSource
-from apache_beam.io._unbounded_testing import CountMark
+from apache_beam.io._unbounded_testing import CountMarkCoder
 from apache_beam.io._unbounded_testing import Harness
 from apache_beam.io._unbounded_testing import Journal
+from apache_beam.io._unbounded_testing import JournalTest
 from apache_beam.io.unbounded_source import CheckpointMark
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.io.unbounded_source import SourceReadError
@@ -69,19 +70,7 @@ class Crash(Exception):
   """What a test makes a bundle fail with."""
 
 
-class HarnessTestCase(unittest.TestCase):
-  def setUp(self):
-    READERS.close_all()
-    self.journal = Journal.new(self.id())
-
-  def tearDown(self):
-    READERS.close_all()
-
-  def source(self, count, **kwargs):
-    return CountingSource(self.id(), count, **kwargs)
-
-
-class ExactnessTest(HarnessTestCase):
+class ExactnessTest(JournalTest, unittest.TestCase):
   def test_a_split_at_any_moment_is_exact(self):
     """A checkpoint is asked for at every moment of a run, one run a moment.
 
@@ -348,7 +337,7 @@ TestRunnerMachine.settings = hypothesis.settings(
     max_examples=60, stateful_step_count=30, deadline=None)
 
 
-class CapsAndDelaysTest(HarnessTestCase):
+class CapsAndDelaysTest(JournalTest, unittest.TestCase):
   def test_the_record_cap_is_exact(self):
     for cap in (1, 7, 8, 99, 100, 101, 250):
       Journal.new(self.id())
@@ -441,7 +430,7 @@ class CapsAndDelaysTest(HarnessTestCase):
       self.assertEqual(has_one, reading.fn.foreign_clock)
 
 
-class WatermarkTest(HarnessTestCase):
+class WatermarkTest(JournalTest, unittest.TestCase):
   def test_reported_by_every_bundle_with_or_without_records(self):
     class Moves(CountingReader):
       def get_watermark(self):
@@ -484,7 +473,9 @@ class WatermarkTest(HarnessTestCase):
         return Timestamp(T0 - 1000)
 
     reader = OpenReader(
-        Behind(self.source(50), 19), harness_mark_coder(), coders.VarIntCoder())
+        Behind(self.source(50), 19),
+        CountMarkCoder('none'),
+        coders.VarIntCoder())
     residual, = first.residuals
     READERS.keep(residual.split_id, residual.generation, reader)
     second = harness.bundle(residual).raise_error()
@@ -534,7 +525,9 @@ class WatermarkTest(HarnessTestCase):
     harness = Harness(self.source(30), max_records=10)
     restriction = harness.initial()
     reader = OpenReader(
-        Early(self.source(30), None), harness_mark_coder(), coders.VarIntCoder())
+        Early(self.source(30), None),
+        CountMarkCoder('none'),
+        coders.VarIntCoder())
     READERS.keep(restriction.split_id, restriction.generation, reader)
     values = []
     watermarks = []
@@ -553,12 +546,7 @@ class WatermarkTest(HarnessTestCase):
     self.assertEqual((1, 1), (self.journal.opened, self.journal.closed))
 
 
-def harness_mark_coder():
-  from apache_beam.io._unbounded_testing import CountMarkCoder
-  return CountMarkCoder('none')
-
-
-class FinalizationTest(HarnessTestCase):
+class FinalizationTest(JournalTest, unittest.TestCase):
   def test_the_last_mark_of_each_bundle_once(self):
     harness = Harness(self.source(250), max_records=100)
     self.assertEqual(list(range(250)), harness.run())
@@ -566,11 +554,9 @@ class FinalizationTest(HarnessTestCase):
 
   def test_the_reader_is_closed_after_the_last_mark_is_finalized(self):
     """Case B61: a mark may need the connection to acknowledge."""
-    closed_before = []
     harness = Harness(self.source(20))
     result = harness.bundle(harness.initial()).raise_error()
     self.assertEqual(0, self.journal.closed)
-    closed_before.append(self.journal.closed)
     result.finalize()
     self.assertEqual([19], self.journal.finalized)
     self.assertEqual(1, self.journal.closed)
@@ -604,10 +590,7 @@ class FinalizationTest(HarnessTestCase):
     self.assertEqual([9], self.journal.finalized)
 
   def test_a_failure_is_logged_and_counted_and_fails_nothing(self):
-    def on_event(name, number):
-      pass
-
-    harness = Harness(self.source(10), max_records=5, on_event=on_event)
+    harness = Harness(self.source(10), max_records=5)
     result = harness.bundle(harness.initial()).raise_error()
     callback, = harness._finalizer._callbacks
 
@@ -632,7 +615,7 @@ class FinalizationTest(HarnessTestCase):
     self.assertIsNone(callback._reader())
 
 
-class DrainTest(HarnessTestCase):
+class DrainTest(JournalTest, unittest.TestCase):
   def test_reads_nothing_new(self):
     harness = Harness(self.source(100), max_records=10)
     result = harness.bundle(harness.initial()).raise_error()
@@ -654,7 +637,7 @@ class DrainTest(HarnessTestCase):
     self.assertEqual(result.values, harness.run(kept))
 
 
-class ErrorsTest(HarnessTestCase):
+class ErrorsTest(JournalTest, unittest.TestCase):
   def test_a_reader_that_raises_names_split_and_position(self):
     class Poisoned(CountingSource):
       def create_reader(self, options, checkpoint_mark):
@@ -783,7 +766,7 @@ class ErrorsTest(HarnessTestCase):
     self.assertNotIn('hunter2', str(error))
 
 
-class SplittingTest(HarnessTestCase):
+class SplittingTest(JournalTest, unittest.TestCase):
   @given(st.integers(1, 20))
   def test_parts_and_their_numbers(self, parts):
     source = CountingSource('parts', 40, parts=parts)
@@ -821,8 +804,6 @@ class SplittingTest(HarnessTestCase):
   def test_a_large_source_costs_nothing_a_bundle(self):
     """100 KB of source: what a bundle hands on does not grow with it."""
     class Large(CountingSource):
-      unpickled = 0
-
       def __init__(self, *args):
         super().__init__(*args)
         self.ballast = b'x' * 100_000
@@ -840,7 +821,7 @@ class SplittingTest(HarnessTestCase):
     self.assertEqual(1, self.journal.marks // 1_000_000)
 
 
-class SlowReaderTest(HarnessTestCase):
+class SlowReaderTest(JournalTest, unittest.TestCase):
   def test_split_requests_are_answered_while_a_reader_waits(self):
     """Splits and progress share a thread; one slow reader must not stall it.
 
