@@ -21,6 +21,7 @@ from beamstack import devwheel
 from beamstack import docs
 from beamstack import fetch
 from beamstack import gobuild
+from beamstack import maven
 from beamstack import prefixes
 from beamstack import processes
 from beamstack import pytests
@@ -223,7 +224,7 @@ class Suite:
     })
 
   def test_environment(self) -> dict[str, str]:
-    """Tests find the Prism that was built, and another release of Beam."""
+    """Tests find Prism, another release of Beam, and servers to read."""
     found = {}
     path = self.space.dist / 'prism'
     if path.is_file():
@@ -231,6 +232,7 @@ class Suite:
     if self.pins.newer:
       found['OTHER_BEAM_PYTHON'] = str(
           pythons.with_stock(self.space, self.pins, self.pins.newer[-1]))
+    found['KAFKA_CLASSPATH'] = maven.classpath(self.space, 'kafka-broker')
     return found
 
   def pytest(

@@ -15,6 +15,7 @@ from beamstack import console
 from beamstack import demo
 from beamstack import fetch
 from beamstack import gobuild
+from beamstack import maven
 from beamstack import pythons
 from beamstack import series
 from beamstack import suite
@@ -136,6 +137,24 @@ def _prism_arguments(parser: argparse.ArgumentParser) -> None:
       'dist/prism-base')
 
 
+def _maven(space: Workspace, options: argparse.Namespace) -> int:
+  if options.pin:
+    pinned = maven.pin(space, options.name)
+    for artifact in pinned.sha256:
+      console.result(str(artifact))
+  else:
+    console.result(maven.classpath(space, options.name))
+  return 0
+
+
+def _maven_arguments(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      'name', metavar='NAME', help='a file of stack/maven, without its .toml')
+  parser.add_argument(
+      '--pin', action='store_true',
+      help='resolve its roots anew and write down what they need')
+
+
 def _addon(space: Workspace, options: argparse.Namespace) -> int:
   del options
   current, pins = _load(space)
@@ -243,6 +262,10 @@ ALL = (
         'prism', _prism, 'build Prism with the series applied, dist/prism',
         'Pipelines use it with --prism_location=dist/prism.',
         _prism_arguments),
+    Verb(
+        'maven', _maven, 'fetch pinned jars, and print them as a class path',
+        'Uses mvn, with the repositories that it is set up for. Their hashes '
+        'are in\nstack/maven.', _maven_arguments),
     Verb(
         'python', _python, 'run a Python that has the dev wheel installed',
         'The environment is made when it is first asked for.',
