@@ -15,36 +15,28 @@
 # limitations under the License.
 #
 
-"""What the tests of unbounded reads share: a counting source and a harness.
+"""What the tests of unbounded reads share: a counting source and its harness.
 
-The harness runs the reading DoFn by the SDK's own invoker, tracker and
-watermark estimator wrappers, one bundle at a time, and plays the runner:
-commits, retries, splits, finalizes or does not.
+The harness is that of ``apache_beam.testing.unbounded_source``: it runs the
+reading DoFn by the SDK's own invoker, tracker and watermark estimator wrappers,
+one bundle at a time, and plays the runner.
 """
 
-import collections
 from typing import Callable
 from typing import Optional
 
 from apache_beam import coders
-from apache_beam.io import _unbounded_dofn
 from apache_beam.io._unbounded_readers import READERS
+from apache_beam.io import _unbounded_dofn
 from apache_beam.io._unbounded_reading import dump
-from apache_beam.io._unbounded_restriction import Restriction
-from apache_beam.io._unbounded_restriction import RestrictionCoder
 from apache_beam.io._unbounded_restriction import Split
 from apache_beam.io.unbounded_source import CheckpointMark
 from apache_beam.io.unbounded_source import UnboundedReader
 from apache_beam.io.unbounded_source import UnboundedSource
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners import common
-from apache_beam.runners.sdf_utils import SplitResultResidual
-from apache_beam.transforms.core import DoFn
-from apache_beam.transforms.window import GlobalWindow
+from apache_beam.testing._unbounded_harness import SplitInjectingHarness
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
-from apache_beam.utils.windowed_value import WindowedValue
 
 T0 = 1_700_000_000
 
@@ -233,168 +225,23 @@ class JournalTest:
     return CountingSource(self.id(), count, **kwargs)
 
 
-class BundleResult:
-  """What one bundle left behind; counts for nothing unless committed.
+class Harness(SplitInjectingHarness):
+  """The harness, with the journal of its source.
 
-  Attributes:
-    records: (value, timestamp) of what was output.
-    residuals: restrictions, as decoded from their bytes.
-    primaries: likewise, of splits.
-    watermarks: the output watermark of each residual.
-    delays: the seconds after which each residual asks to be resumed.
-    error: what the bundle failed with.
+  Events within the reader come from the journal, which a :class:`CountingReader`
+  writes itself.
   """
-  def __init__(self) -> None:
-    self.records: list[tuple[int, Timestamp]] = []
-    self.residuals: list[Restriction] = []
-    self.primaries: list[Restriction] = []
-    self.watermarks: list[Timestamp] = []
-    self.delays: list[float] = []
-    self.error: Optional[BaseException] = None
-    self.finalize: Callable[[], None] = lambda: None
-
-  @property
-  def values(self) -> list[int]:
-    return [value for value, _ in self.records]
-
-  def raise_error(self) -> 'BundleResult':
-    if self.error is not None:
-      raise self.error
-    return self
-
-
-class _Outputs(common.OutputHandler):
-  """Takes chunks apart as the fused DoFn would, and counts the events."""
-  def __init__(self, harness: 'Harness') -> None:
-    self._harness = harness
-
-  def handle_process_outputs(self, element, results, watermark_estimator=None):
-    self._harness.event('begin')
-    for chunk in results or ():
-      watermark_estimator.observe_timestamp(chunk.timestamp)
-      assert chunk.timestamp <= min(r.timestamp for r in chunk.value.records)
-      for record in _unbounded_dofn.ChunkRecordsFn().process(chunk.value):
-        self._harness.event('output')
-        self._harness.result.records.append((record.value, record.timestamp))
-
-
-class Harness:
-  """A runner for one split, and nothing but that split.
-
-  Args:
-    on_event: called with each event's name and number: ``begin`` before the
-      DoFn gets to run, ``output`` before a record is output, and the name of
-      each call of a reader method. It may raise, or call :meth:`split`.
-  """
-  def __init__(
-      self,
-      source: UnboundedSource,
-      poll_interval: float = 0.0,
-      max_records: int = 10000,
-      max_seconds: float = 10.0,
-      on_event: Callable[[str, int], None] = lambda name, number: None,
-      options: Optional[PipelineOptions] = None) -> None:
+  def __init__(self, source: UnboundedSource, *args, **kwargs) -> None:
+    super().__init__(source, *args, **kwargs)
     self.journal = Journal.of(getattr(source, 'name', '?'))
     self.journal.on_call = self.event
-    self.on_event = on_event
-    self.events = 0
-    self.result = BundleResult()
-    self.element = Split(0, 1, dump(source))
-    fn = _unbounded_dofn.ReadSplitFn(
-        dump(options), poll_interval, max_records, max_seconds)
-    self.fn = fn
-    self._signature = common.DoFnSignature(fn)
-    self._finalizer = DoFn.BundleFinalizerParam()
-    self._invoker = common.DoFnInvoker.create_invoker(
-        self._signature,
-        _Outputs(self),
-        common.DoFnContext('Read'),
-        side_inputs=[],
-        input_args=[],
-        input_kwargs={},
-        bundle_finalizer_param=self._finalizer)
-    self._provider = self._signature.get_restriction_provider()
-    self._estimators = self._signature.get_watermark_estimator_provider()
 
-  def event(self, name: str) -> None:
-    self.events += 1
-    self.on_event(name, self.events)
+  def _fns(self, caps, options):
+    # Made here, since some hundred harnesses are, and expanding takes long.
+    return [
+        _unbounded_dofn.ReadSplitFn(dump(options), *caps),
+        _unbounded_dofn.ChunkRecordsFn()
+    ]
 
-  def initial(self) -> Restriction:
-    return self._provider.initial_restriction(self.element)
-
-  def bundle(
-      self,
-      restriction: Restriction,
-      estimator_state: Optional[int] = None) -> BundleResult:
-    """Runs one bundle; errors are noted, as a runner would.
-
-    Args:
-      estimator_state: what the runner has for the watermark estimator, if not
-        what goes with the restriction.
-    """
-    result = self.result = BundleResult()
-    self._finalizer.reset()
-    state = estimator_state
-    if state is None:
-      state = self._estimators.initial_estimator_state(
-          self.element, restriction)
-    element = WindowedValue(self.element, MIN_TIMESTAMP, (GlobalWindow(), ))
-    try:
-      self.fn.start_bundle()
-      for residual in self._invoker.invoke_process(
-          element, restriction=restriction, watermark_estimator_state=state):
-        self._note(residual)
-    except BaseException as exc:  # pylint: disable=broad-except
-      result.error = exc
-      self.fn.teardown()
-    callbacks = list(self._finalizer._callbacks)
-    result.finalize = lambda: [callback() for callback in callbacks]
-    return result
-
-  def split(self, fraction: float = 0.0) -> bool:
-    """Asks the bundle that is running to split; returns whether it did."""
-    answer = self._invoker.try_split(fraction)
-    if not answer:
-      return False
-    primaries, residuals = answer
-    for primary in primaries:
-      (_, (restriction, _)), _ = primary.primary_value.value
-      self.result.primaries.append(self._through_bytes(restriction))
-    for residual in residuals:
-      self._note(residual)
-    return True
-
-  def progress(self):
-    return self._invoker.current_element_progress()
-
-  def run(
-      self,
-      restriction: Optional[Restriction] = None,
-      finalize: bool = True,
-      max_bundles: int = 10000) -> list[int]:
-    """Runs bundles until nothing is left, as a runner without troubles."""
-    values = []
-    todo = collections.deque([restriction or self.initial()])
-    for _ in range(max_bundles):
-      if not todo:
-        return values
-      result = self.bundle(todo.popleft()).raise_error()
-      values.extend(result.values)
-      todo.extend(result.residuals)
-      if finalize:
-        result.finalize()
-    raise AssertionError(f'no end after {max_bundles} bundles')
-
-  def _note(self, residual: SplitResultResidual) -> None:
-    (_, (restriction, _)), size = residual.residual_value.value
-    assert size >= 0
-    self.result.residuals.append(self._through_bytes(restriction))
-    self.result.watermarks.append(residual.current_watermark)
-    delay = residual.deferred_timestamp
-    self.result.delays.append(0.0 if delay is None else delay.micros / 1e6)
-
-  @staticmethod
-  def _through_bytes(restriction: Restriction) -> Restriction:
-    coder = RestrictionCoder()
-    return coder.decode(coder.encode(restriction))
+  def _element(self):
+    return Split(0, 1, dump(self._source))
