@@ -90,12 +90,13 @@ opened with a mark gives exactly what follows that mark.
 
 import math
 from typing import Any
-from typing import Iterable
-from typing import Optional
 
 from apache_beam import coders
 from apache_beam import pvalue
 from apache_beam.io import _unbounded_dofn
+from apache_beam.io._unbounded_api import CheckpointMark
+from apache_beam.io._unbounded_api import UnboundedReader
+from apache_beam.io._unbounded_api import UnboundedSource
 from apache_beam.io._unbounded_chunk import ChunkOf
 from apache_beam.io._unbounded_errors import RestrictionFormatError
 from apache_beam.io._unbounded_errors import SourceReadError
@@ -104,15 +105,12 @@ from apache_beam.io._unbounded_errors import UnboundedSourceError
 from apache_beam.io._unbounded_errors import WorkerModuleError
 from apache_beam.io._unbounded_reading import dump
 from apache_beam.io._unbounded_restriction import Split
-from apache_beam.io.iobase import SourceBase
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.transforms.core import Impulse
 from apache_beam.transforms.core import ParDo
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.ptransform import PTransform
 from apache_beam.typehints import typehints
-from apache_beam.utils.timestamp import Timestamp
 
 __all__ = [
     'CheckpointMark',
@@ -125,184 +123,6 @@ __all__ = [
     'UnboundedSourceError',
     'WorkerModuleError',
 ]
-
-
-class CheckpointMark:
-  """How far a reader has come: a position, and what to acknowledge there.
-
-  Encoded by the source's :meth:`UnboundedSource.get_checkpoint_mark_coder` and
-  persisted by the runner. A mark is a value: what the reader reads after it was
-  cut must not change it. A frozen dataclass suits; its text is shown in errors.
-  """
-  def finalize_checkpoint(self) -> None:
-    """Tells the system that was read from that it may forget the records.
-
-    The default does nothing, which suits sources that just seek, such as a log
-    with offsets.
-
-    Called: after the runner has durably committed everything up to this mark;
-      at most once for a mark object, possibly from another thread than the one
-      that reads, and possibly after the reader was closed.
-    Must: be idempotent. After a retry, marks that overlap may be cut again.
-    Not promised: that it is called. A runner may never do, and a mark that
-      went through its coder (after a restart) is not. So a mark covers those
-      before it: what an earlier mark would have acknowledged, a later one does.
-      Nor does a source's watermark wait for it.
-
-    An exception is logged and counted (metric ``failed_finalizations``); the
-    records are committed, so it fails nothing.
-    """
-
-
-class UnboundedReader:
-  """Steps through the records of one split.
-
-  Used by one thread at a time. A reader stays open from bundle to bundle as
-  long as the runner comes back to the same worker, and is closed when the
-  split ends, on any error, or when it was not used for a minute (or twice the
-  poll interval, if that is longer). Then another one is opened with the last
-  mark.
-  """
-  def start(self) -> bool:
-    """Moves to the first record, if one is there now.
-
-    Called: once, before anything else.
-    Must: return soon. Connecting belongs here or into ``create_reader``;
-      waiting for a record does not belong anywhere.
-
-    Returns:
-      True if there is a current record now; False if there is none yet, and
-      :meth:`advance` will be called later.
-    """
-    raise NotImplementedError(type(self))
-
-  def advance(self) -> bool:
-    """Moves to the next record, if one is there now.
-
-    Called: after :meth:`start`, any number of times, also after False.
-    Must: return at once. What has to be waited for (a long poll, a blocking
-      client) belongs into a thread of the reader's, which it stops in
-      :meth:`close`.
-
-    Returns:
-      True if there is a current record now. False means "nothing yet", never
-      "the end": the pipeline outputs what it has and asks again after
-      ``poll_interval``. The end is a watermark of ``MAX_TIMESTAMP``.
-    """
-    raise NotImplementedError(type(self))
-
-  def get_current(self) -> Any:
-    """The current record.
-
-    Called: at most once for each True of :meth:`start` or :meth:`advance`.
-    Must: return an object that is not changed later.
-    """
-    raise NotImplementedError(type(self))
-
-  def get_current_timestamp(self) -> Timestamp:
-    """The event time of the current record.
-
-    Called: as :meth:`get_current`.
-    Must: not be below a watermark that was reported before, or the record is
-      late, and windows that are closed drop it.
-    """
-    raise NotImplementedError(type(self))
-
-  def get_watermark(self) -> Timestamp:
-    """A time that no future record of this split lies before.
-
-    Called: after each chunk of records, and at each poll, also when there
-      was nothing: an idle split that does not move its watermark holds back
-      every window of the pipeline.
-    Must: depend on what was read, and never on whether marks get finalized.
-      ``MAX_TIMESTAMP``: the split is finished for good. It counts once
-      :meth:`advance` returned False.
-    Not promised: that the value is used as it is. One below an earlier one is
-      ignored, as watermarks do not go back.
-    """
-    raise NotImplementedError(type(self))
-
-  def get_checkpoint_mark(self) -> CheckpointMark:
-    """A mark that covers all records given so far, the current one included.
-
-    Called: after each chunk (up to 150 records), only if something was read
-      since the last mark; on the reading thread. Most marks are never
-      finalized: of each bundle only the last.
-    Must: return a new object each time, which does not change afterwards.
-    """
-    raise NotImplementedError(type(self))
-
-  def close(self) -> None:
-    """Frees what the reader holds. The default does nothing.
-
-    Called: once, by whatever thread; also when :meth:`start` raised.
-    Must: stop threads of the reader's own.
-    Not promised: that every mark was finalized before. After the end of a split
-      it waits for that, for a minute.
-    """
-
-
-class UnboundedSource(SourceBase):
-  """Describes an input without an end and opens parts of it.
-
-  A source is pickled and sent to workers: it holds names and settings, no
-  connections. Classes of the main script can be pickled too.
-  """
-  def split(
-      self,
-      desired_num_splits: int,
-      options: Optional[PipelineOptions] = None
-  ) -> Iterable['UnboundedSource']:
-    """Divides the source into parts that are read independently.
-
-    Called: once, on a worker, before anything is read. What it returns is
-      persisted, so the division never changes while the pipeline lives; a
-      partition that appears later belongs to a part that looks for it.
-    Must: return at least one and at most ``desired_num_splits`` sources that
-      together give each record once. ``[self]`` if it cannot be divided.
-
-    Args:
-      desired_num_splits: how many parts the pipeline can make use of.
-      options: the options of the pipeline.
-    """
-    raise NotImplementedError(type(self))
-
-  def create_reader(
-      self,
-      options: Optional[PipelineOptions],
-      checkpoint_mark: Optional[CheckpointMark]) -> UnboundedReader:
-    """Opens a reader.
-
-    Called: on a worker, for each part, and again after a failure or a long
-      pause.
-    Must: give exactly what follows the mark. The classic slip is to begin with
-      the record that the mark was cut at: that one was committed.
-
-    Args:
-      options: the options of the pipeline.
-      checkpoint_mark: where to go on; decoded, so it shares nothing with the
-        reader that cut it. None: from the very first record.
-    """
-    raise NotImplementedError(type(self))
-
-  def get_checkpoint_mark_coder(self) -> coders.Coder:
-    """The coder for the marks of this source's readers.
-
-    Must: be able to decode what earlier releases of the source encoded, if
-      pipelines are to be updated while they run.
-    """
-    raise NotImplementedError(type(self))
-
-  def is_bounded(self) -> bool:
-    return False
-
-  def default_output_coder(self) -> coders.Coder:
-    """The coder for records. The default can encode any that can be pickled.
-
-    Its ``to_type_hint()`` becomes the element type of the read, so the coder
-    has to be the one that is registered for that type.
-    """
-    return coders.registry.get_coder(object)
 
 
 class ReadFromUnboundedSource(PTransform):
