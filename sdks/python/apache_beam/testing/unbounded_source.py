@@ -48,8 +48,31 @@ from typing import Union
 
 from apache_beam.io.unbounded_source import UnboundedSource
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing._unbounded_checks import run_checks
+from apache_beam.testing._unbounded_harness import BundleResult
+from apache_beam.testing._unbounded_harness import SplitInjectingHarness
+from apache_beam.testing._unbounded_properties import ConformanceError
+from apache_beam.testing._unbounded_properties import Report
+from apache_beam.testing._unbounded_properties import checked_leave_out
+from apache_beam.testing._unbounded_script import Crash
+from apache_beam.testing._unbounded_script import End
+from apache_beam.testing._unbounded_script import Idle
+from apache_beam.testing._unbounded_script import Records
+from apache_beam.testing._unbounded_script import ScriptedError
+from apache_beam.testing._unbounded_script import ScriptedSource
+from apache_beam.testing._unbounded_world import Task
 
 __all__ = [
+    'BundleResult',
+    'ConformanceError',
+    'Crash',
+    'End',
+    'Idle',
+    'Records',
+    'Report',
+    'ScriptedError',
+    'ScriptedSource',
+    'SplitInjectingHarness',
     'check_unbounded_source',
 ]
 
@@ -68,7 +91,7 @@ def check_unbounded_source(
     schedules: int = 1000,
     max_advance_seconds: float = 1.0,
     patience_seconds: float = 5.0,
-    leave_out: Optional[Mapping[str, str]] = None):
+    leave_out: Optional[Mapping[str, str]] = None) -> Report:
   """Checks a source against everything that a source has to promise.
 
   A source is driven as runners do, and worse: through every short schedule of
@@ -117,4 +140,25 @@ def check_unbounded_source(
     ConformanceError: names the property, the schedule, what was seen, and
       where to look.
   """
-  raise NotImplementedError('follows within the hour')
+  task = Task(
+      make_source=make_source,
+      expected=list(expected),
+      key=key or (lambda record: record),
+      ordered=ordered,
+      replays=replays,
+      acked=acked,
+      append=append,
+      options=options or PipelineOptions([]),
+      schedules=_positive('schedules', schedules),
+      max_advance_seconds=_positive('max_advance_seconds', max_advance_seconds),
+      patience_seconds=_positive('patience_seconds', patience_seconds),
+      leave_out=checked_leave_out(leave_out))
+  return run_checks(task)
+
+
+def _positive(name: str, value: Any) -> Any:
+  if isinstance(value, bool) or not isinstance(value, (int, float)):
+    raise TypeError(f'{name}={value!r} must be a number.')
+  if not value > 0:
+    raise ValueError(f'{name}={value!r} must be above 0.')
+  return value
