@@ -30,6 +30,7 @@ from apache_beam import coders
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.io.unbounded_source import UnboundedSource
 from apache_beam.testing import _unbounded_schedules
+from apache_beam.testing._unbounded_bundles import check_bundles
 from apache_beam.testing._unbounded_properties import ConformanceError
 from apache_beam.testing._unbounded_properties import Report
 from apache_beam.testing._unbounded_run import LeftOut
@@ -153,7 +154,7 @@ def check_mark_coder(task: Task) -> str:
   """Marks after 1, 2, ... records, each also within other coders."""
   with new_world(task) as world:
     run = Run(world, world.only_part(), 'resume')
-    coder = run.coder
+    coder = run.marks.coder
     try:
       deterministic = coder.is_deterministic()
     except Exception as exc:
@@ -166,7 +167,7 @@ def check_mark_coder(task: Task) -> str:
     for _ in task.expected:
       run.step('advance')
       run.step('mark')
-      mark, encoded = run.cuts[-1].mark, run.cuts[-1].encoded
+      mark, encoded = run.marks.newest.mark, run.marks.newest.encoded
       if other.encode(mark) != encoded:
         run.broken('mark-coder', 'The coder, pickled, encodes differently.')
       try:
@@ -398,6 +399,7 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Task], Optional[str]]], ...] = (
     (('finalization', ), check_finalization),
     (('closing', ), check_closing),
     (('splits', ), check_splits),
+    (('bundles', ), check_bundles),
     (('schedules', ), check_schedules),
 )
 

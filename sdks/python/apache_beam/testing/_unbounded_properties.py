@@ -19,9 +19,11 @@
 
 import dataclasses
 import itertools
+from typing import Any
 from typing import Iterable
 from typing import Mapping
 from typing import Optional
+from typing import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,6 +182,14 @@ def show(schedule: Iterable[str]) -> str:
     count = len(list(repeats))
     steps.append(step if count == 1 else f'{step}×{count}')
   return ' '.join(steps)
+
+
+def listed(records: Sequence[Any]) -> str:
+  """Some records in a line; never hundreds of them."""
+  if not records:
+    return 'nothing'
+  shown = ', '.join(map(repr, records[:5]))
+  return shown if len(records) <= 5 else f'{shown} and {len(records) - 5} more'
 
 
 class Report:
