@@ -97,15 +97,21 @@ from apache_beam.io import _unbounded_dofn
 from apache_beam.io._unbounded_api import CheckpointMark
 from apache_beam.io._unbounded_api import UnboundedReader
 from apache_beam.io._unbounded_api import UnboundedSource
+from apache_beam.io._unbounded_background import BackgroundReader
 from apache_beam.io._unbounded_chunk import ChunkOf
 from apache_beam.io._unbounded_errors import RestrictionFormatError
 from apache_beam.io._unbounded_errors import SourceReadError
 from apache_beam.io._unbounded_errors import SourceSplitError
 from apache_beam.io._unbounded_errors import UnboundedSourceError
 from apache_beam.io._unbounded_errors import WorkerModuleError
+from apache_beam.io._unbounded_ledger import AckLedger
+from apache_beam.io._unbounded_ledger import Receipt
 from apache_beam.io._unbounded_reading import dump
 from apache_beam.io._unbounded_restriction import Split
 from apache_beam.pipeline import PipelineVisitor
+from apache_beam.io._unbounded_watermarks import IdleWatermark
+from apache_beam.io._unbounded_watermarks import MonotonicWatermark
+from apache_beam.io._unbounded_watermarks import OutOfOrdernessWatermark
 from apache_beam.transforms.core import Impulse
 from apache_beam.transforms.core import ParDo
 from apache_beam.transforms.display import DisplayDataItem
@@ -113,8 +119,14 @@ from apache_beam.transforms.ptransform import PTransform
 from apache_beam.typehints import typehints
 
 __all__ = [
+    'AckLedger',
+    'BackgroundReader',
     'CheckpointMark',
+    'IdleWatermark',
+    'MonotonicWatermark',
+    'OutOfOrdernessWatermark',
     'ReadFromUnboundedSource',
+    'Receipt',
     'RestrictionFormatError',
     'SourceReadError',
     'SourceSplitError',
