@@ -106,7 +106,9 @@ class Marks:
             f'Mark {number} was returned again, as the same object.')
     encoded = self._encode(mark)
     before = self.newest or self.committed
-    if before is not None and encoded == before.encoded:
+    # A queue may give another reader the same records, and so the same mark.
+    comparable = before is self.newest or self._task.replays
+    if before is not None and encoded == before.encoded and comparable:
       run.broken(
           'moving-marks',
           f'The mark after {listed(records)} encodes as the one before: '

@@ -15,10 +15,19 @@
 # limitations under the License.
 #
 
-"""Sources that keep all promises pass the check, and it says what it tried."""
+"""Right sources pass the check, and it says what it tried."""
 
+import contextlib
+import time
 import unittest
 
+from apache_beam.testing._unbounded_properties import BY_NAME
+from apache_beam.testing._unbounded_test_sources import LogSource
+from apache_beam.testing._unbounded_test_sources import PartsSource
+from apache_beam.testing._unbounded_test_sources import QueueSource
+from apache_beam.testing._unbounded_test_sources import Server
+from apache_beam.testing._unbounded_test_sources import ThreadSource
+from apache_beam.testing.unbounded_source import ConformanceError
 from apache_beam.testing.unbounded_source import Crash
 from apache_beam.testing.unbounded_source import End
 from apache_beam.testing.unbounded_source import Idle
@@ -26,20 +35,136 @@ from apache_beam.testing.unbounded_source import Records
 from apache_beam.testing.unbounded_source import ScriptedSource
 from apache_beam.testing.unbounded_source import check_unbounded_source
 
+VALUES = ['a', 'b', 'c', 'd']
+ALL = set(BY_NAME) - {'not-vacuous'}
+NO_CLOCK = {'idle-watermark': 'nobody knows what a queue delivers again'}
+
 
 class RightSourcesTest(unittest.TestCase):
-  def test_scripts_pass(self):
+  """Of each kind of source one that is right passes everything."""
+  def assert_passes(self, make_source, without=(), **kwargs):
+    report = check_unbounded_source(make_source, VALUES, **kwargs)
+    self.assertEqual(ALL - set(without), set(report.tried), report)
+
+  def test_scripts(self):
     for script in (
-        [Records('a', 'b'), Idle(2), Records('c'), End()],
-        [Records('a', 'b'), Crash(), Idle(), Records('c'), Crash(), End()],
-        [Records('a', 'b', 'c')],
+        [Records('a', 'b'), Idle(2), Records('c', 'd'), End()],
+        [Records('a', 'b'), Crash(), Idle(), Records(*'cd'), Crash(), End()],
+        [Records(*VALUES)],
     ):
       with self.subTest(script):
-        check_unbounded_source(
-            lambda: ScriptedSource(script),  # pylint: disable=cell-var-from-loop
-            expected=['a', 'b', 'c'],
-            acked=ScriptedSource.acknowledged,
-            schedules=200)
+        self.assert_passes(
+            lambda script=script: ScriptedSource(script),
+            acked=ScriptedSource.acknowledged)
+
+  def test_a_log_that_never_ends(self):
+    self.assert_passes(
+        lambda: LogSource(VALUES), acked=Server.acked_by,
+        append=Server.append_to)
+
+  def test_a_log_that_ends(self):
+    self.assert_passes(
+        lambda: LogSource(VALUES, ends=True), acked=Server.acked_by)
+
+  def test_partitions(self):
+    self.assert_passes(
+        lambda: PartsSource(VALUES), ['backlog'], ordered=False)
+
+  def test_a_queue_that_delivers_again(self):
+    self.assert_passes(
+        lambda: QueueSource(VALUES), ['idle-watermark'],
+        replays=False,
+        acked=Server.acked_by,
+        append=Server.append_to,
+        leave_out=NO_CLOCK)
+
+  def test_a_thread_that_fetches_ahead(self):
+    self.assert_passes(
+        lambda: ThreadSource(VALUES), acked=Server.acked_by, schedules=300)
+
+
+class ReportTest(unittest.TestCase):
+  def test_a_simple_source_takes_a_second_or_two(self):
+    """Some 0.5 s on two shared cores; the bound leaves room for a busy day."""
+    begun = time.monotonic()
+    check_unbounded_source(lambda: LogSource(VALUES), VALUES)
+    self.assertLess(time.monotonic() - begun, 10)
+
+  def test_it_says_what_was_tried_and_what_was_not(self):
+    report = check_unbounded_source(
+        lambda: PartsSource(VALUES), VALUES, ordered=False,
+        leave_out={'splits': 'has no parts yet'}, schedules=50)
+    self.assertEqual({
+        'splits': 'has no parts yet', 'backlog': 'the source does not know'
+    }, report.left_out)
+    text = str(report)
+    self.assertIn('PartsSource keeps', text)
+    self.assertIn('resume .............. ok  behind each of 4 records', text)
+    self.assertIn('splits .............. --  not checked: has no parts', text)
+    self.assertIn('acknowledgements not seen', text)
+
+  def test_the_number_of_inputs_can_be_limited(self):
+    made = []
+
+    def make_source():
+      made.append(LogSource(VALUES))
+      return made[-1]
+
+    check_unbounded_source(make_source, VALUES, schedules=20)
+    self.assertLess(len(made), 90)
+
+  def test_an_input_is_cleaned_up(self):
+    made = []
+    ended = []
+
+    @contextlib.contextmanager
+    def make_source():
+      made.append(1)
+      yield LogSource(VALUES)
+      ended.append(1)
+
+    check_unbounded_source(make_source, VALUES, schedules=20)
+    self.assertEqual(made, ended)
+    self.assertTrue(made)
+
+  def test_records_are_compared_by_their_key(self):
+    check_unbounded_source(
+        lambda: LogSource([('a', object), ('b', object)]), ['a', 'b'],
+        key=lambda record: record[0],
+        schedules=20)
+
+  def test_a_source_is_as_before_when_the_check_is_done(self):
+    before = dict(vars(LogSource))
+    check_unbounded_source(lambda: LogSource(VALUES), VALUES, schedules=20)
+    self.assertEqual(before, dict(vars(LogSource)))
+
+
+class ArgumentsTest(unittest.TestCase):
+  def test_wrong_arguments_are_named(self):
+    for kwargs, error, words in (
+        ({'leave_out': {'speed': 'x'}}, ValueError, "leave_out='speed' is no"),
+        ({'leave_out': {'splits': ' '}}, ValueError, 'needs a reason'),
+        ({'schedules': 0}, ValueError, 'schedules=0'),
+        ({'schedules': '9'}, TypeError, "schedules='9'"),
+        ({'patience_seconds': -1}, ValueError, 'patience_seconds=-1'),
+        ({'max_advance_seconds': 0}, ValueError, 'max_advance_seconds=0'),
+    ):
+      with self.subTest(kwargs), self.assertRaisesRegex(error, words):
+        check_unbounded_source(lambda: LogSource(VALUES), VALUES, **kwargs)
+    with self.assertRaisesRegex(TypeError, 'make_source=.* gave a str'):
+      check_unbounded_source(lambda: 'orders', VALUES)
+
+  def test_what_proves_nothing_fails_as_vacuous(self):
+    for expected in ([], ['a'], ['a', 'a', 'a']):
+      with self.subTest(expected):
+        with self.assertRaises(ConformanceError) as caught:
+          check_unbounded_source(lambda: LogSource(expected), expected)
+        self.assertEqual('not-vacuous', caught.exception.property)
+    everything = dict.fromkeys(ALL - {'reads', 'backlog'}, 'no time')
+    with self.assertRaises(ConformanceError) as caught:
+      check_unbounded_source(
+          lambda: LogSource(VALUES), VALUES, leave_out=everything)
+    self.assertEqual('not-vacuous', caught.exception.property)
 
 
 if __name__ == '__main__':
