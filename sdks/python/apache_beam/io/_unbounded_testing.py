@@ -26,8 +26,8 @@ from typing import Callable
 from typing import Optional
 
 from apache_beam import coders
-from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io import _unbounded_dofn
+from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io._unbounded_reading import dump
 from apache_beam.io._unbounded_restriction import Split
 from apache_beam.io.unbounded_source import CheckpointMark
@@ -57,6 +57,8 @@ class Journal:
     self.opened_after: list[Optional[int]] = []
     self.finalized: list[int] = []
     self.marks = 0
+    # Whatever else a test has its source say.
+    self.told: list = []
     # Called with the name of each call of a reader method, before it.
     self.on_call: Callable[[str], None] = lambda name: None
 
@@ -242,6 +244,11 @@ class Harness(SplitInjectingHarness):
         _unbounded_dofn.ReadSplitFn(dump(options), *caps),
         _unbounded_dofn.ChunkRecordsFn()
     ]
+
+  def _output(self, output, record):
+    assert output.timestamp <= record.timestamp, (
+        f'{record} is before {output.timestamp}, which the runner holds')
+    super()._output(output, record)
 
   def _element(self):
     return Split(0, 1, dump(self._source))

@@ -390,8 +390,8 @@ def _held() -> tuple[int, int]:
 
 CHECKS: tuple[tuple[tuple[str, ...], Callable[[Task], Optional[str]]], ...] = (
     (('reads', 'no-blocking', 'record-coder'), check_reads),
-    (('mark-coder', ), check_mark_coder),
     (('frozen-marks', 'moving-marks'), check_marks),
+    (('mark-coder', ), check_mark_coder),
     (('resume', ), check_resume),
     (('watermark', ), check_watermark),
     (('idle-watermark', ), check_idle_watermark),
@@ -399,8 +399,8 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Task], Optional[str]]], ...] = (
     (('finalization', ), check_finalization),
     (('closing', ), check_closing),
     (('splits', ), check_splits),
-    (('bundles', ), check_bundles),
     (('schedules', ), check_schedules),
+    (('bundles', ), check_bundles),
 )
 
 
