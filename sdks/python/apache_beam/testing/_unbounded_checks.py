@@ -429,7 +429,7 @@ def run_checks(task: Task) -> Report:
       report.left_out.update(dict.fromkeys(names, 'the source does not know'))
     else:
       report.tried.update(dict.fromkeys(names, done))
-  report.source = task.source_name
+  report.source = task.names['UnboundedSource']
   if not task.resumes or not {'resume', 'schedules', 'bundles'} & set(
       report.tried):
     raise task.error(

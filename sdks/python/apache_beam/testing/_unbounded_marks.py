@@ -99,6 +99,7 @@ class Marks:
     run = self._run
     mark = run.ask('frozen-marks', run.reader.get_checkpoint_mark)
     self._task.marks += 1
+    self._task.name(CheckpointMark, mark)
     for number, cut in enumerate(self.cuts, 1):
       if mark is cut.mark:
         run.broken(

@@ -150,28 +150,34 @@ class ConformanceError(AssertionError):
     property: the name of the promise.
     schedule: the steps that broke it, none of which can be left out.
     seen: what was seen.
+    names: the classes that were checked, by the class that each is one of.
   """
   def __init__(
       self,
       property: str,
       seen: str,
       schedule: Iterable[str] = (),
-      source: str = 'The source') -> None:
+      names: Optional[Mapping[str, str]] = None) -> None:
     self.property = property
     self.schedule = tuple(schedule)
     self.seen = seen
-    self.source = source
-    super().__init__(property, seen, self.schedule, source)
+    self.names = dict(names or {})
+    super().__init__(property, seen, self.schedule, self.names)
 
   def __str__(self) -> str:
     broken = BY_NAME[self.property]
-    lines = [f'{self.source} breaks "{broken.name}": {broken.promise}']
+    source = self.names.get('UnboundedSource', 'The source')
+    lines = [f'{source} breaks "{broken.name}": {broken.promise}']
     if self.schedule:
       lines.append(f'schedule: {show(self.schedule)}')
     lines.append(f'seen: {self.seen}')
+    where = []
+    for public in broken.look_at:
+      of, _, method = public.partition('.')
+      where.append('.'.join(filter(None, [self.names.get(of, of), method])))
     lines.append(
-        f'look at: {", ".join(broken.look_at)} (help() says what is asked of '
-        f'them). {broken.hint}')
+        f'look at: {", ".join(where)}. {broken.hint} '
+        f'More in help({broken.look_at[0]}).')
     return '\n  '.join(lines)
 
 

@@ -211,6 +211,7 @@ class Run:
           self._blame,
           f'create_reader() gave a {type(self.reader).__name__}, which is no '
           'UnboundedReader.')
+    self.task.name(UnboundedReader, self.reader)
     self._started = False
     self._empty = ''
     self.lives += 1

@@ -17,6 +17,7 @@
 
 """What a script says is what comes, in bundles and in pipelines."""
 
+import os
 import pickle
 import unittest
 
@@ -26,6 +27,7 @@ from hypothesis import strategies as st
 
 import apache_beam as beam
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing._unbounded_harness import SplitInjectingHarness
 from apache_beam.testing._unbounded_script import Crash
 from apache_beam.testing._unbounded_script import End
@@ -39,6 +41,8 @@ from apache_beam.transforms.window import FixedWindows
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
+
+PRISM = os.environ.get('PRISM_LOCATION')
 
 
 def committed(harness):
@@ -178,8 +182,8 @@ class ScriptTest(unittest.TestCase):
 
 
 class PipelineTest(unittest.TestCase):
-  def test_on_fn_api_runner(self):
-    with beam.Pipeline(runner='FnApiRunner') as pipeline:
+  def assert_counts(self, pipeline):
+    with pipeline:
       counts = (
           pipeline
           | ReadFromUnboundedSource(
@@ -194,6 +198,21 @@ class PipelineTest(unittest.TestCase):
           | beam.CombineGlobally(
               beam.combiners.CountCombineFn()).without_defaults())
       assert_that(counts, equal_to([3, 1]))
+
+  def test_on_fn_api_runner(self):
+    self.assert_counts(beam.Pipeline(runner='FnApiRunner'))
+
+  @unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+  def test_on_prism(self):
+    self.assert_counts(
+        beam.Pipeline(
+            options=PipelineOptions([
+                '--runner=PrismRunner',
+                f'--prism_location={PRISM}',
+                '--environment_type=LOOPBACK',
+                # Else it would be the server of whichever test came first.
+                '--experiments=disable_prism_server_singleton',
+            ])))
 
   def test_a_crash_fails_a_job_that_is_not_retried(self):
     with self.assertRaisesRegex(Exception, 'The script says so, at step 2'):

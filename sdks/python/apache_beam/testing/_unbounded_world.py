@@ -48,6 +48,7 @@ class Task:
     resumes: how many readers were opened with a mark.
     marks: how many marks were cut.
     finalized: how many marks were finalized.
+    names: the classes that are checked, by the class that each is one of.
   """
   make_source: Callable[[], Any]
   expected: Sequence[Any]
@@ -66,10 +67,14 @@ class Task:
   resumes: int = 0
   marks: int = 0
   finalized: int = 0
-  source_name: str = 'The source'
+  names: dict[str, str] = dataclasses.field(default_factory=dict)
+
+  def name(self, what: type, checked: Any) -> None:
+    """Notes what the author calls their class, for errors."""
+    self.names[what.__name__] = type(checked).__name__
 
   def error(self, property: str, seen: str, schedule=()) -> ConformanceError:
-    return ConformanceError(property, seen, schedule, self.source_name)
+    return ConformanceError(property, seen, schedule, self.names)
 
 
 class World:
@@ -161,7 +166,7 @@ def new_world(task: Task) -> Iterator[World]:
       raise TypeError(
           f'make_source={task.make_source!r} gave a {type(made).__name__}; an '
           'UnboundedSource is needed, or a context manager that gives one.')
-    task.source_name = type(made).__name__
+    task.name(UnboundedSource, made)
     yield World(task, made, stack)
 
 
