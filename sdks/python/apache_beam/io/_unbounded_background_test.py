@@ -390,8 +390,7 @@ class OrdersTest(BackgroundTest):
     self.patch('LOOK_SECONDS', 1000.0)
 
   def hooked(self, reader, name: str, before=None, after=None):
-    """Has something happen around each setting of one of a fetcher's attributes.
-    """
+    """Has something happen around each setting of a fetcher's attribute."""
     class Hooked(fetcher_module.Fetcher):
       pass
 

@@ -30,9 +30,9 @@ Guarantees:
 Threads: the reading thread takes items and reads the attributes; any may call
   ``stop`` and ``end``.
 Lock: none is held while the author's methods run. The buffer is a deque, whose
-  ``extend`` and ``popleft`` are atomic, and each attribute is set by one thread.
-  Two events say "look again". Where something could be missed in between,
-  *Orders* says why it is not.
+  ``extend`` and ``popleft`` are atomic; the attributes are flags. Two events
+  say "look again". Where something could be missed in between, *Orders* says
+  why it is not.
 """
 
 import collections

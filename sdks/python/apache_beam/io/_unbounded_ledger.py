@@ -33,8 +33,7 @@ Threads: any, at the same time. ``add`` and ``cut`` are usually called by the
   thread that reads, ``finalize`` by one of the runner's, ``close`` by any.
 Lock: ``_lock`` guards the ids and their count, and is never held over I/O.
   ``_turn`` is held over ``acknowledge``, so that two finalizations cannot send
-  one id twice; ``add`` and ``cut`` do not need it. Taken in this order: ``_turn``,
-  ``_lock``.
+  one id twice; ``add`` and ``cut`` do not need it. ``_turn`` is taken first.
 
 Knows nothing of Beam.
 """
