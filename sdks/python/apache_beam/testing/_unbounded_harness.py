@@ -24,15 +24,20 @@ Guarantees: the DoFn that reads is the one of the pipeline, taken from the
   and watermark wrappers, and what is left over goes through its coder.
 """
 
+import base64
 import collections
+import io
 import itertools
+import pickle
 import weakref
+import zlib
 from typing import Any
 from typing import Callable
 from typing import Iterator
 from typing import Optional
 
 from apache_beam import pvalue
+from apache_beam.internal import cloudpickle_pickler
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.io.unbounded_source import UnboundedReader
 from apache_beam.io.unbounded_source import UnboundedSource
@@ -90,6 +95,7 @@ class SplitInjectingHarness:
   Each moment at which a runner can interfere is an event with a name and a
   number; here a split after each record that is output::
 
+    from apache_beam.testing.unbounded_source import End
     from apache_beam.testing.unbounded_source import Records
     from apache_beam.testing.unbounded_source import ScriptedSource
     from apache_beam.testing.unbounded_source import SplitInjectingHarness
@@ -331,11 +337,43 @@ _WATCHERS: 'weakref.WeakValueDictionary[int, SplitInjectingHarness]' = (
     weakref.WeakValueDictionary())
 
 
+class _Unpickler(pickle.Unpickler):
+  """Leaves classes as they are.
+
+  A class of the main script or of a function is pickled by value. To unpickle
+  it where it was defined would put copies of its methods into it, which see
+  copies of the module's variables: a fake server in a test's dict would be lost
+  from sight.
+  """
+  def find_class(self, module, name):
+    if name == '_class_setstate':
+      return lambda cls, unused_state, **unused_options: cls
+    return super().find_class(module, name)
+
+
+def dump(source: UnboundedSource) -> bytes:
+  """As a pipeline pickles it."""
+  return cloudpickle_pickler.dumps(source, use_zlib=True)
+
+
+def load_here(pickled: bytes) -> UnboundedSource:
+  """The copy that a worker would get, in the process that pickled it."""
+  raw = zlib.decompress(base64.b64decode(pickled))
+  return _Unpickler(io.BytesIO(raw)).load()
+
+
+def _load_watched(pickled: bytes, number: int) -> '_WatchedSource':
+  return _WatchedSource(load_here(pickled), number)
+
+
 class _WatchedSource(UnboundedSource):
   """Another source, whose readers report what is called."""
   def __init__(self, source: UnboundedSource, number: int) -> None:
     self._source = source
     self._number = number
+
+  def __reduce__(self):
+    return _load_watched, (dump(self._source), self._number)
 
   def split(self, desired_num_splits, options=None):
     # Not this one but what the harness reads by now: see open().

@@ -48,7 +48,7 @@ try:
 except ImportError:  # Another release's module.
   PLANNED = (ScriptedError, )
 
-_MAXPLANNED_IN_A_ROW = 10
+_MAX_PLANNED_IN_A_ROW = 10
 
 
 def _directly(function: Callable[[], Any]) -> Any:
@@ -203,9 +203,7 @@ class Run:
       self._promised = self.marks.committed.watermark
       self.task.resumes += 1
     self.reader = self.ask(
-        self._blame,
-        lambda: self.source.create_reader(self.task.options, mark),
-        'create_reader')
+        self._blame, lambda: self._create_reader(mark), 'create_reader')
     if not isinstance(self.reader, UnboundedReader):
       self.broken(
           self._blame,
@@ -217,6 +215,14 @@ class Run:
     self.lives += 1
     self._own = []
     self.watermark = MIN_TIMESTAMP
+
+  def _create_reader(self, mark: Any) -> Any:
+    for _ in range(_MAX_PLANNED_IN_A_ROW):
+      try:
+        return self.source.create_reader(self.task.options, mark)
+      except PLANNED as exc:
+        time.sleep(min(getattr(exc, 'seconds', 0.0), 0.1))
+    return self.source.create_reader(self.task.options, mark)
 
   def _reopen(self) -> None:
     """Loses what was not committed, and goes on behind what was."""
@@ -248,7 +254,7 @@ class Run:
     except PLANNED as exc:
       # As on a runner: closed, resumed behind the last mark.
       self._errors_in_a_row += 1
-      if self._errors_in_a_row > _MAXPLANNED_IN_A_ROW:
+      if self._errors_in_a_row > _MAX_PLANNED_IN_A_ROW:
         self.broken(
             self._blame, f'{name}() raised {exc!r}, and again each time.', exc)
       self._reopen()

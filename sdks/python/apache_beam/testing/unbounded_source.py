@@ -149,16 +149,17 @@ def check_unbounded_source(
       acked=acked,
       append=append,
       options=options or PipelineOptions([]),
-      schedules=_positive('schedules', schedules),
+      schedules=_positive('schedules', schedules, int),
       max_advance_seconds=_positive('max_advance_seconds', max_advance_seconds),
       patience_seconds=_positive('patience_seconds', patience_seconds),
       leave_out=checked_leave_out(leave_out))
   return run_checks(task)
 
 
-def _positive(name: str, value: Any) -> Any:
-  if isinstance(value, bool) or not isinstance(value, (int, float)):
-    raise TypeError(f'{name}={value!r} must be a number.')
+def _positive(name: str, value: Any, *types: type) -> Any:
+  if isinstance(value, bool) or not isinstance(value, types or (int, float)):
+    raise TypeError(
+        f'{name}={value!r} must be {"an int" if types else "a number"}.')
   if not value > 0:
     raise ValueError(f'{name}={value!r} must be above 0.')
   return value

@@ -21,9 +21,15 @@ import contextlib
 import time
 import unittest
 
+from apache_beam import coders
+from apache_beam.io.unbounded_source import AckLedger
+from apache_beam.io.unbounded_source import BackgroundReader
+from apache_beam.io.unbounded_source import CheckpointMark
+from apache_beam.io.unbounded_source import RetryLater
 from apache_beam.testing._unbounded_properties import BY_NAME
 from apache_beam.testing._unbounded_test_sources import LogSource
 from apache_beam.testing._unbounded_test_sources import PartsSource
+from apache_beam.testing._unbounded_test_sources import QueueReader
 from apache_beam.testing._unbounded_test_sources import QueueSource
 from apache_beam.testing._unbounded_test_sources import Server
 from apache_beam.testing._unbounded_test_sources import ThreadSource
@@ -34,7 +40,76 @@ from apache_beam.testing.unbounded_source import Idle
 from apache_beam.testing.unbounded_source import Records
 from apache_beam.testing.unbounded_source import ScriptedSource
 from apache_beam.testing.unbounded_source import check_unbounded_source
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+class ToolkitMark(CheckpointMark):
+  def __init__(self, read, receipt=None):
+    self.read = read
+    self.receipt = receipt
+
+  def finalize_checkpoint(self):
+    if self.receipt is not None:
+      self.receipt.finalize()
+
+
+class ToolkitMarkCoder(coders.Coder):
+  def encode(self, value):
+    return value.read.to_bytes(4, 'big')
+
+  def decode(self, encoded):
+    return ToolkitMark(int.from_bytes(encoded, 'big'))
+
+  def is_deterministic(self):
+    return True
+
+
+class ToolkitReader(BackgroundReader):
+  """A client of the queue that waits for records."""
+  def __init__(self, source, mark):
+    super().__init__(capacity=2)
+    self.source = source
+    self.read = 0 if mark is None else mark.read
+
+  def open(self):
+    self.client = QueueReader(self.source)
+    self.ledger = AckLedger(self.client.acknowledge)
+
+  def fetch(self):
+    if self.client.advance():
+      return [self.client.index]
+    time.sleep(0.001)
+    return []
+
+  def shut(self):
+    self.ledger.close()
+    self.client.close()
+
+  def delivered(self, item):
+    self.ledger.add(item)
+    self.read += 1
+
+  def get_current(self):
+    return self.client.server.values[self.current]
+
+  def get_current_timestamp(self):
+    return self.client.server.time_of(self.current)
+
+  def get_watermark(self):
+    return MIN_TIMESTAMP
+
+  def get_checkpoint_mark(self):
+    return ToolkitMark(self.read, self.ledger.cut())
+
+
+class ToolkitSource(LogSource):
+  reader = ToolkitReader
+  mark_coder = lambda self, source: ToolkitMarkCoder()
+
+  def get_total_backlog_bytes(self, options):
+    return None
+
+
+_SEEN: list[int] = []
 VALUES = ['a', 'b', 'c', 'd']
 ALL = set(BY_NAME) - {'not-vacuous'}
 NO_CLOCK = {'idle-watermark': 'nobody knows what a queue delivers again'}
@@ -77,6 +152,34 @@ class RightSourcesTest(unittest.TestCase):
         acked=Server.acked_by,
         append=Server.append_to,
         leave_out=NO_CLOCK)
+
+  def test_a_queue_read_by_the_parts_that_authors_are_given(self):
+    """BackgroundReader and AckLedger together."""
+    self.assert_passes(
+        lambda: ToolkitSource(VALUES), ['idle-watermark', 'backlog'],
+        replays=False,
+        acked=Server.acked_by,
+        append=Server.append_to,
+        leave_out=NO_CLOCK,
+        schedules=200)
+
+  def test_a_source_that_asks_for_patience(self):
+    """RetryLater is no failure: reading goes on behind the last mark."""
+    asked = []
+
+    class Patience(LogSource):
+      def create_reader(self, options, checkpoint_mark):
+        asked.append(1)
+        if len(asked) % 2:
+          raise RetryLater(0.001, 'restarts')
+        return super().create_reader(options, checkpoint_mark)
+
+    self.assert_passes(lambda: Patience(VALUES), schedules=50)
+    self.assert_passes(
+        lambda: ScriptedSource([
+            Records('a'), Crash(RetryLater(0.001)), Records(*'bc'),
+            Crash(RetryLater(0.001)), Records('d')]),
+        schedules=50)
 
   def test_a_thread_that_fetches_ahead(self):
     self.assert_passes(
@@ -133,6 +236,22 @@ class ReportTest(unittest.TestCase):
         key=lambda record: record[0],
         schedules=20)
 
+  def test_what_a_class_in_a_function_sees_stays_in_sight(self):
+    """It is pickled by value, with copies of what it sees; not for its test."""
+    seen = []
+
+    class Seeing(LogSource):
+      def create_reader(self, options, checkpoint_mark):
+        seen.append(1)
+        _SEEN.append(1)
+        return super().create_reader(options, checkpoint_mark)
+
+    del _SEEN[:]
+    for _ in range(2):
+      check_unbounded_source(lambda: Seeing(VALUES), VALUES, schedules=20)
+    self.assertEqual(len(seen), len(_SEEN))
+    self.assertGreater(len(seen), 200)
+
   def test_a_source_is_as_before_when_the_check_is_done(self):
     before = dict(vars(LogSource))
     check_unbounded_source(lambda: LogSource(VALUES), VALUES, schedules=20)
@@ -145,7 +264,8 @@ class ArgumentsTest(unittest.TestCase):
         ({'leave_out': {'speed': 'x'}}, ValueError, "leave_out='speed' is no"),
         ({'leave_out': {'splits': ' '}}, ValueError, 'needs a reason'),
         ({'schedules': 0}, ValueError, 'schedules=0'),
-        ({'schedules': '9'}, TypeError, "schedules='9'"),
+        ({'schedules': 9.5}, TypeError, 'schedules=9.5 must be an int'),
+        ({'patience_seconds': '9'}, TypeError, "='9' must be a number"),
         ({'patience_seconds': -1}, ValueError, 'patience_seconds=-1'),
         ({'max_advance_seconds': 0}, ValueError, 'max_advance_seconds=0'),
     ):
