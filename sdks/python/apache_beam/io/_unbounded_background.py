@@ -61,20 +61,19 @@ class BackgroundReader(UnboundedReader):
   :meth:`get_current` and its like; they use :attr:`current`, the item that was
   delivered last::
 
-    import queue
+    import time
 
     from apache_beam.io.unbounded_source import BackgroundReader
     from apache_beam.io.unbounded_source import CheckpointMark
     from apache_beam.utils.timestamp import Timestamp
 
     class Client:  # Stands for one that talks to a broker.
-      log = queue.Queue()
+      log = ['a', 'b', 'c', 'd']
 
       def poll(self, offset, timeout):
-        try:
-          return [(offset, self.log.get(timeout=timeout))]
-        except queue.Empty:
-          return []
+        if offset == len(self.log):
+          time.sleep(timeout)
+        return list(enumerate(self.log))[offset:offset + 10]
 
     class Mark(CheckpointMark):
       def __init__(self, offset):
@@ -89,9 +88,9 @@ class BackgroundReader(UnboundedReader):
         self._client = Client()
 
       def fetch(self):
-        found = self._client.poll(self._fetched, timeout=0.5)
-        self._fetched += len(found)
-        return found
+        items = self._client.poll(self._fetched, timeout=0.5)
+        self._fetched += len(items)
+        return items
 
       def delivered(self, item):
         self._given = item[0] + 1
