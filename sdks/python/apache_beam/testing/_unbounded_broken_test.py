@@ -533,6 +533,20 @@ class SchedulesTest(BrokenTest):
         'encodes as the one before', log(Reader))
 
 
+  def test_it_goes_wrong_only_after_long(self):
+    """Beyond the short schedules: drawn, then made as short as it can be."""
+    class Reader(LogReader):
+      def __init__(self, source, mark):
+        super().__init__(source, mark)
+        self.server.openings = getattr(self.server, 'openings', 0) + 1
+        if mark is not None and self.server.openings == 7:
+          self.next -= 1
+
+    self.assert_caught(
+        'schedules', 'idle mark close close close close close close',
+        "'d' came a second time", log(Reader), schedules=200)
+
+
 class BundlesTest(BrokenTest):
   def test_a_source_remembers_on_itself(self):
     """Another worker has another copy of it, which remembers nothing."""

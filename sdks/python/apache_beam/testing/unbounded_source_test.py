@@ -39,6 +39,7 @@ from apache_beam.testing.unbounded_source import End
 from apache_beam.testing.unbounded_source import Idle
 from apache_beam.testing.unbounded_source import Records
 from apache_beam.testing.unbounded_source import ScriptedSource
+from apache_beam.testing.unbounded_source import SplitInjectingHarness
 from apache_beam.testing.unbounded_source import check_unbounded_source
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
@@ -184,6 +185,28 @@ class RightSourcesTest(unittest.TestCase):
   def test_a_thread_that_fetches_ahead(self):
     self.assert_passes(
         lambda: ThreadSource(VALUES), acked=Server.acked_by, schedules=300)
+
+
+class RedeliveryTest(unittest.TestCase):
+  @unittest.expectedFailure
+  def test_a_queue_that_is_never_finalized_can_be_read_again(self):
+    """A runner may never finalize; then another reader gets the same records.
+
+    Their mark is as it was, since the queue is as it was: that is no fault of
+    the source. The read takes it for one, and fails for ever.
+    """
+    def fail(name, number):
+      if name == 'begin':
+        raise RuntimeError('the worker is lost')
+
+    harness = SplitInjectingHarness(QueueSource(VALUES), max_records=2)
+    first = harness.bundle(harness.initial()).raise_error()
+    self.assertEqual(['a', 'b'], first.values)
+    harness.on_event = fail
+    harness.bundle(first.residuals[0])
+    harness.on_event = lambda name, number: None
+    again = harness.bundle(first.residuals[0]).raise_error()
+    self.assertEqual(['a', 'b'], again.values)
 
 
 class ReportTest(unittest.TestCase):
