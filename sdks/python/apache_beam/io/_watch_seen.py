@@ -1,0 +1,116 @@
+#
+# Licensed to the Apache Software Foundation (ASF) under one or more
+# contributor license agreements.  See the NOTICE file distributed with
+# this work for additional information regarding copyright ownership.
+# The ASF licenses this file to You under the Apache License, Version 2.0
+# (the "License"); you may not use this file except in compliance with
+# the License.  You may obtain a copy of the License at
+#
+#    http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+#
+
+
+"""Which keys a watch has seen, as its process remembers them.
+
+Purpose: a poll lists the same outputs over and over; to tell that one was seen
+  must cost no more than a look-up in a set.
+Guarantees: a key is known by the digest of its encoding, and by nothing else.
+  The look-up by value is a short cut for types of which equal values are the
+  same value. ``1``, ``1.0`` and ``True`` are equal and not the same, so that
+  each type has a set of its own, and floats (``0.0 == -0.0``) and containers
+  have none.
+Threads: owned by one bundle at a time.
+
+Rebuilt from the packed digests when a process does not have it.
+"""
+
+import hashlib
+from typing import Any
+from typing import Callable
+from typing import Iterable
+
+from apache_beam import coders
+from apache_beam.io._watch_restriction import DIGEST_BYTES
+
+# Types whose equal values have one encoding. Never a subclass: that may compare
+# as it likes.
+_PLAIN_TYPES = (str, bytes, int, bool)
+_BLOCK = 1024
+
+
+def digester(coder: coders.Coder) -> Callable[[Any], bytes]:
+  """The function from a key to its digest.
+
+  The digest is persisted: another hash would take every output for new.
+  """
+  encode = coder.encode
+  blake2b = hashlib.blake2b
+
+  def digest(key: Any) -> bytes:
+    return blake2b(encode(key), digest_size=DIGEST_BYTES).digest()
+
+  return digest
+
+
+class SeenKeys:
+  """Keys that were seen.
+
+  Args:
+    digests: of those that are known already.
+  """
+  def __init__(self, digests: Iterable[bytes] = ()) -> None:
+    self._digests = set(digests)
+    self._values: dict[type, set] = {plain: set() for plain in _PLAIN_TYPES}
+
+  def __len__(self) -> int:
+    return len(self._digests)
+
+  def unseen(
+      self, keys: list, digest: Callable[[Any],
+                                         bytes]) -> list[tuple[int, bytes]]:
+    """The index and the digest of each key that was not seen before.
+
+    They count as seen from now on; of one that is there twice, the first is
+    given.
+    """
+    found = []
+    for index in self._unknown(keys):
+      key = keys[index]
+      hashed = digest(key)
+      if hashed not in self._digests:
+        self._digests.add(hashed)
+        found.append((index, hashed))
+      self._remember(hashed, key)
+    return found
+
+  def _unknown(self, keys: list) -> list[int]:
+    """The indices of those that are not known by value."""
+    values = self._values
+    types = set(map(type, keys))
+    if len(types) != 1 or not types <= values.keys():
+      return [
+          index for index, key in enumerate(keys)
+          if type(key) not in values or key not in values[type(key)]
+      ]
+    known = values[types.pop()]
+    unknown = []
+    # What is new comes in runs. To ask for a block is several times faster than
+    # to ask for each key.
+    for begin in range(0, len(keys), _BLOCK):
+      block = keys[begin:begin + _BLOCK]
+      if not known.issuperset(block):
+        unknown += [
+            index for index, key in enumerate(block, begin) if key not in known
+        ]
+    return unknown
+
+  def _remember(self, hashed: bytes, key: Any) -> None:
+    known = self._values.get(type(key))
+    if known is not None:
+      known.add(key)
