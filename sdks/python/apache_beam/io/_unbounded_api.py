@@ -249,9 +249,10 @@ class UnboundedSource(SourceBase):
 
     For systems that deliver a record again, unlike before: with another
     position, or to another split. True: each record has a
-    :meth:`UnboundedReader.get_current_record_id`, and within ten minutes the
-    second and later of one id are dropped, by keyed state behind the read (so
-    for as long as the pipeline's own state lives). It costs a shuffle.
+    :meth:`UnboundedReader.get_current_record_id`. Of those with one id the
+    first is output, until the watermark is ten minutes past its timestamp; so a
+    repeat is dropped or that late. Keyed state behind the read remembers the
+    ids, as durably as the pipeline's own. It costs a shuffle.
 
     Called: when the pipeline is made.
     """

@@ -22,28 +22,32 @@ chunk and pauses (how is in ``_unbounded_reading``), one takes the chunks apart.
 """
 
 import itertools
+import logging
 from typing import Iterator
 from typing import Optional
 
 from apache_beam import coders
+from apache_beam.io._unbounded_api import UnboundedSource
+from apache_beam.io._unbounded_errors import SourceReadError
 from apache_beam.io._unbounded_errors import SourceSplitError
 from apache_beam.io._unbounded_guard import Guarded
-from apache_beam.io._unbounded_reading import FAILED_FINALIZATIONS
+from apache_beam.io._unbounded_metrics import tell_of_the_process
+from apache_beam.io._unbounded_reader import checked_backlog
 from apache_beam.io._unbounded_reading import Reading
 from apache_beam.io._unbounded_reading import dump
 from apache_beam.io._unbounded_reading import load
 from apache_beam.io._unbounded_restriction import Restriction
 from apache_beam.io._unbounded_restriction import RestrictionCoder
 from apache_beam.io._unbounded_restriction import Split
+from apache_beam.io._unbounded_tracker import UNKNOWN_SIZE
 from apache_beam.io._unbounded_tracker import UnboundedTracker
 from apache_beam.io.iobase import WatermarkEstimator
-from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import DoFn
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.core import WatermarkEstimatorProvider
 from apache_beam.utils.timestamp import Timestamp
 
-_NAMESPACE = 'apache_beam.io.unbounded_source'
+_LOGGER = logging.getLogger(__name__)
 
 
 def split_source(source, desired: int, options) -> Iterator[Split]:
@@ -53,7 +57,6 @@ def split_source(source, desired: int, options) -> Iterator[Split]:
     SourceSplitError: it raised, or gave none, too many, or what cannot be
       pickled or is no source.
   """
-  from apache_beam.io.unbounded_source import UnboundedSource
   name = f'{type(source).__name__}.split({desired})'
   try:
     # One more than allowed tells "too many", and ends with an endless one.
@@ -84,6 +87,30 @@ def split_source(source, desired: int, options) -> Iterator[Split]:
     yield Split(index, len(parts), pickled)
 
 
+class SplitEachFn(Guarded, DoFn):
+  """Turns each source that comes into its splits.
+
+  Args:
+    identified: whether the read drops repeats of records.
+  """
+  def __init__(self, options: bytes, desired: int, identified: bool) -> None:
+    self._options = options
+    self._desired = desired
+    self._identified = identified
+
+  def process(self, source) -> Iterator[Split]:
+    if not isinstance(source, UnboundedSource):
+      raise SourceSplitError(
+          'ReadAllFromUnboundedSource reads a PCollection of UnboundedSource '
+          f'objects, but got a {type(source).__name__}.')
+    if source.requires_deduping() and not self._identified:
+      raise SourceSplitError(
+          f'{type(source).__name__}.requires_deduping() is True, but its '
+          'records would be read with their repeats: give '
+          'ReadAllFromUnboundedSource(requires_deduping=True).')
+    yield from split_source(source, self._desired, load(self._options))
+
+
 class SplitSourceFn(Guarded, DoFn):
   """Turns an impulse into the splits of a source."""
   def __init__(self, source: bytes, options: bytes, desired: int) -> None:
@@ -96,7 +123,31 @@ class SplitSourceFn(Guarded, DoFn):
         load(self._source), self._desired, load(self._options))
 
 
+def _total_backlog(split: Split, options: bytes) -> Optional[int]:
+  """What a split that nobody reads yet says is to read; opens no reader."""
+  try:
+    source = load(split.source)
+    backlog = source.get_total_backlog_bytes(load(options))
+  except Exception:  # pylint: disable=broad-except
+    # No more than a hint to the runner; to read tells what is wrong.
+    _LOGGER.warning(
+        'get_total_backlog_bytes() failed for %r; its backlog counts as '
+        'unknown.',
+        split,
+        exc_info=True)
+    return None
+  try:
+    return checked_backlog('get_total_backlog_bytes()', backlog)
+  except Exception as exc:
+    raise SourceReadError(
+        f'An unbounded source has no size: {split!r}: {exc!r}') from exc
+
+
 class _Provider(RestrictionProvider):
+  """What the SDK asks about restrictions; part of the reading DoFn."""
+
+  _options: bytes
+
   def initial_restriction(self, element: Split) -> Restriction:
     return Restriction.initial()
 
@@ -104,7 +155,17 @@ class _Provider(RestrictionProvider):
     return UnboundedTracker(restriction)
 
   def restriction_size(self, element: Split, restriction: Restriction) -> float:
-    return 0.0 if restriction.is_done else 1.0
+    """How many bytes there are to read, as far as the source tells.
+
+    A residual was told so by its reader. Only of a split that was never read
+    is the source asked.
+    """
+    if restriction.is_done:
+      return 0.0
+    size = restriction.size
+    if size is None and restriction.is_unread:
+      size = _total_backlog(element, self._options)
+    return UNKNOWN_SIZE if size is None else float(size)
 
   def restriction_coder(self) -> coders.Coder:
     return RestrictionCoder()
@@ -149,8 +210,11 @@ class _WatermarkProvider(WatermarkEstimatorProvider):
     return coders.VarIntCoder()
 
 
-class ReadSplitFn(Guarded, DoFn):
+class ReadSplitFn(Guarded, _Provider, DoFn):
   """Reads a split until it has nothing, or a cap is reached; then pauses.
+
+  Args:
+    identified: whether records are output with their ids.
 
   Attributes:
     foreign_clock: whether the runner keeps a time of its own (a TestStream),
@@ -161,12 +225,14 @@ class ReadSplitFn(Guarded, DoFn):
       options: bytes,
       poll_interval: float,
       max_records: int,
-      max_seconds: float) -> None:
+      max_seconds: float,
+      identified: bool = False) -> None:
     self.foreign_clock = False
     self._options = options
     self._poll_interval = poll_interval
     self._max_records = max_records
     self._max_seconds = max_seconds
+    self._identified = identified
     self._reading: Optional[Reading] = None
 
   def __getstate__(self):
@@ -174,9 +240,7 @@ class ReadSplitFn(Guarded, DoFn):
 
   def start_bundle(self) -> None:
     self._abandon()
-    failed = FAILED_FINALIZATIONS.take()
-    if failed:
-      Metrics.counter(_NAMESPACE, 'failed_finalizations').inc(failed)
+    tell_of_the_process()
 
   def teardown(self) -> None:
     self._abandon()
@@ -197,10 +261,15 @@ class ReadSplitFn(Guarded, DoFn):
       split: Split,
       # First: the SDK passes it by position, the other two by name.
       finalizer=DoFn.BundleFinalizerParam,
-      tracker=DoFn.RestrictionParam(_Provider()),
+      tracker=DoFn.RestrictionParam(),
       watermark=DoFn.WatermarkEstimatorParam(_WatermarkProvider())):
     self._reading = Reading(
-        split, tracker, watermark, finalizer, self._options)
+        split,
+        tracker,
+        watermark,
+        finalizer,
+        self._options,
+        self._identified)
     return self._reading.records(
         self._poll_interval,
         self._max_records,

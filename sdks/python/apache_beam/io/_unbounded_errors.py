@@ -22,6 +22,8 @@ it and what to do. None of them prints a source or its options, which may hold
 credentials.
 """
 
+import math
+
 
 class UnboundedSourceError(Exception):
   """The common base: catch it for anything that goes wrong in the wrapper."""
@@ -38,6 +40,68 @@ class SourceReadError(UnboundedSourceError):
   committed mark, so nothing is lost; FnApiRunner fails the job instead. The
   exception that caused it is its ``__cause__``.
   """
+
+
+class MarkDidNotMoveError(SourceReadError):
+  """Records were read, but the checkpoint mark encodes as the one before.
+
+  Reading could only resume where it did before, and would repeat them.
+  """
+
+
+class MarkReusedError(SourceReadError):
+  """``get_checkpoint_mark`` returned the same object as the last time.
+
+  What is finalized for the first would acknowledge what was read since.
+  """
+
+
+class MarkCoderError(SourceReadError):
+  """The mark coder gives other bytes for an equal mark.
+
+  Bytes are what tells whether a mark moved, and what a resume starts from.
+  """
+
+
+class ReaderReusedError(SourceReadError):
+  """``create_reader`` returned a reader that it had returned before.
+
+  It would be started twice, and stands where the work before left it, not
+  behind the mark.
+  """
+
+
+class RetryLater(Exception):
+  """To be raised by a source for what will pass: a restart, a full quota.
+
+  From ``create_reader``, ``start`` or ``advance``: the bundle ends well with
+  what it has output. The reader is closed, and after the delay another one is
+  opened with the last mark; so what the reader gave since then comes again
+  from the source. Counted in the metric ``retries_later``.
+
+  From a ``PollFn`` of ``Watch``: the poll counts for nothing and is made again
+  after the delay.
+
+  Args:
+    seconds: how long to wait; 0 or more.
+    reason: for the log.
+
+  Raises:
+    TypeError, ValueError: for any other ``seconds``.
+  """
+  def __init__(self, seconds: float, reason: str = '') -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+      raise TypeError(f'seconds={seconds!r} must be a number of seconds.')
+    if not 0 <= seconds < math.inf:
+      raise ValueError(
+          f'seconds={seconds!r} must be a number of seconds, 0 or more.')
+    super().__init__(seconds, reason)
+    self.seconds = float(seconds)
+    self.reason = reason
+
+  def __str__(self) -> str:
+    return f'again in {self.seconds:g} s' + (
+        f': {self.reason}' if self.reason else '')
 
 
 class RestrictionFormatError(UnboundedSourceError):

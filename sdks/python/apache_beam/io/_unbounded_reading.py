@@ -34,23 +34,32 @@ Threads: the bundle's. Only ``close`` may come from elsewhere, or late: a
 """
 
 import logging
-import threading
 import time
 import weakref
 from typing import Any
 from typing import Iterator
+from typing import Optional
+from typing import Union
 
 from apache_beam.internal import cloudpickle_pickler
+from apache_beam.io._unbounded_api import UnboundedReader
 from apache_beam.io._unbounded_chunk import GLOBAL_WINDOWS
 from apache_beam.io._unbounded_chunk import Chunk
+from apache_beam.io._unbounded_errors import RetryLater
 from apache_beam.io._unbounded_errors import SourceReadError
+from apache_beam.io._unbounded_metrics import FAILED_FINALIZATIONS
+from apache_beam.io._unbounded_metrics import FINALIZED
+from apache_beam.io._unbounded_metrics import BundleMetrics
 from apache_beam.io._unbounded_reader import OpenReader
+from apache_beam.io._unbounded_reader import Pause
 from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io._unbounded_restriction import Restriction
 from apache_beam.io._unbounded_restriction import Split
 from apache_beam.io._unbounded_tracker import CHUNK
+from apache_beam.io._unbounded_tracker import Backlog
 from apache_beam.io._unbounded_tracker import Claim
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Duration
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -85,18 +94,26 @@ class Reading:
     watermark: the SDK's view of the watermark estimator.
     finalizer: where to register for the commit of this bundle.
     options: pickled, for ``create_reader``.
+    identified: whether records are given with their ids.
   """
   def __init__(
-      self, split: Split, tracker, watermark, finalizer,
-      options: bytes) -> None:
+      self,
+      split: Split,
+      tracker,
+      watermark,
+      finalizer,
+      options: bytes,
+      identified: bool = False) -> None:
     self._split = split
     self._tracker = tracker
     self._watermark_estimator = watermark
     self._finalizer = finalizer
     self._options = options
+    self._identified = identified
     restriction: Restriction = tracker.current_restriction()
     self._restriction = restriction
-    self._reader = READERS.take(restriction.generation)
+    self._reader: Optional[Union[OpenReader, Pause]] = READERS.take(
+        restriction.generation)
     # Where the read stands; what is claimed is made of it.
     self._mark = restriction.mark
     self._watermark = restriction.watermark
@@ -157,20 +174,27 @@ class Reading:
     clock = time.monotonic
     now = clock()
     deadline = now + max_seconds
+    metrics = BundleMetrics()
     count = 0
     mark = None
+    retry = None
     more = True
+    split_off = False
     while more and count < cap and (not count or now < deadline):
       if not self._tracker.try_claim(CHUNK):
+        split_off = True
         break
-      if self._reader is None:
-        self._reader = self._open()
-      reader = self._reader
       # No future record lies before it, so it serves as the chunk's time where
       # a runner does not fuse; to look for the least would cost each record.
       before = self._watermark
-      records, new_mark, more = self._next_chunk(
-          min(cap - count, reader.pace.chunk_limit(deadline - now)))
+      try:
+        reader = self._opened(metrics)
+        records, new_mark, more = self._next_chunk(
+            min(cap - count, reader.pace.chunk_limit(deadline - now)))
+      except RetryLater as exc:
+        # What was read since the last mark comes again.
+        retry = exc
+        records, more = [], False
       self._tracker.try_claim(
           Claim(len(records), self._mark, self._watermark, self._finished))
       if self._watermark is not before:
@@ -179,25 +203,67 @@ class Reading:
       if records:
         mark = new_mark
         count += len(records)
-        reader.weigh(records)
+        metrics.record_bytes += reader.weigh(records) * len(records)
+        if before.micros > MIN_TIMESTAMP.micros:
+          metrics.late += reader.late(records, before)
         yield WindowedValue(Chunk(records), before, GLOBAL_WINDOWS)
         now = clock()
         reader.pace.observe(len(records), now - begun)
 
     if mark is not None:
       self._finalizer.register(_Finalize(mark, self._reader, self._split))
+    metrics.records = count
     if self._finished or count == limit:
       self._retire_reader()
-      return
+    elif split_off:
+      self._keep_reader(0.0)
+    else:
+      self._pause(metrics, more, retry, poll_interval)
+    metrics.tell(self._watermark)
+
+  def _pause(
+      self,
+      metrics: BundleMetrics,
+      more: bool,
+      retry: Optional[RetryLater],
+      poll_interval: float) -> None:
+    """Leaves the rest to a bundle after this one."""
+    delay = 0.0
+    if retry is not None:
+      delay = retry.seconds
+      metrics.put_off = True
+      _LOGGER.warning(
+          'An unbounded source asks to be read later, %s: %s. Reading resumes '
+          'after the last mark.', self._where(), retry)
+      if self._reader is None:
+        self._reader = Pause()
+      self._reader.retire()
+    else:
+      try:
+        metrics.backlog = self._reader.backlog()
+        if not more:
+          delay = self._reader.poll_delay(poll_interval)
+      except Exception as exc:
+        raise self._error('could not be read', exc) from exc
+      if metrics.backlog is not None:
+        self._tracker.try_claim(Backlog(float(metrics.backlog)))
+    metrics.empty = not more and retry is None
+    metrics.paused = True
+    self._reader.poll_due = time.monotonic() + delay
     # Does nothing if the runner split the rest off in the meantime.
-    self._tracker.defer_remainder(None if more else Duration.of(poll_interval))
-    idle = 0.0 if more else poll_interval
-    if self._reader is not None:
-      self._reader.poll_due = now + idle
-    self._keep_reader(idle)
+    self._tracker.defer_remainder(Duration.of(delay) if delay else None)
+    self._keep_reader(delay)
+
+  def _opened(self, metrics: BundleMetrics) -> OpenReader:
+    """The reader to go on with."""
+    if self._reader is not None and self._reader.retired:
+      self.close()
+    if self._reader is None:
+      self._reader = self._open()
+      metrics.opened += 1
+    return self._reader
 
   def _open(self) -> OpenReader:
-    from apache_beam.io.unbounded_source import UnboundedReader
     READERS.close_split(self._restriction.split_id)
     try:
       source = load(self._split.source)
@@ -210,9 +276,12 @@ class Reading:
         raise TypeError(
             f'create_reader() returned a {type(reader).__name__} where an '
             'UnboundedReader is needed.')
+      return OpenReader(
+          reader, self._mark_coder, value_coder, self._identified)
+    except RetryLater:
+      raise
     except Exception as exc:
       raise self._error('could not be opened', exc) from exc
-    return OpenReader(reader, self._mark_coder, value_coder)
 
   def _next_chunk(self, limit: int):
     """Reads, cuts a mark if there was something, and notes where it stands.
@@ -228,11 +297,10 @@ class Reading:
       mark = None
       mark_bytes = self._mark
       if records:
-        mark = opened.reader.get_checkpoint_mark()
-        # Encoded here and now, which also freezes what the residual resumes
-        # after, should the source go on changing the object.
-        mark_bytes = opened.mark_coder.encode(mark)
+        mark, mark_bytes = opened.cut_mark(self._mark, len(records))
       watermark = Timestamp.of(opened.reader.get_watermark())
+    except RetryLater:
+      raise
     except Exception as exc:
       raise self._error('could not be read', exc) from exc
     self._mark = mark_bytes
@@ -264,11 +332,16 @@ class Reading:
       READERS.keep(self._restriction.split_id, reader.retired_as, reader)
 
   def _error(self, what: str, cause: Exception) -> SourceReadError:
-    split = f'split {self._split.index + 1} of {self._split.count}'
+    told = f'An unbounded source {what}: {self._where()}: '
+    if isinstance(cause, SourceReadError):
+      return type(cause)(f'{told}{cause}')
     return SourceReadError(
-        f'An unbounded source {what}: {split}, {self._position()}: {cause!r}. '
-        'Nothing is lost where the runner retries: that resumes after the last '
-        'committed mark.')
+        f'{told}{cause!r}. Nothing is lost where the runner retries: that '
+        'resumes after the last committed mark.')
+
+  def _where(self) -> str:
+    split = f'split {self._split.index + 1} of {self._split.count}'
+    return f'{split}, {self._position()}'
 
   def _position(self) -> str:
     if self._mark is None:
@@ -280,29 +353,6 @@ class Reading:
     except Exception:  # pylint: disable=broad-except
       pass
     return f'after the mark with bytes {self._mark[:32].hex()}'
-
-
-class _FailureCount:
-  """Failed finalizations that no metric has been told of yet.
-
-  They happen outside of bundles, where metrics go nowhere; the next bundle
-  reports them.
-  """
-  def __init__(self) -> None:
-    self._lock = threading.Lock()
-    self._count = 0
-
-  def add(self) -> None:
-    with self._lock:
-      self._count += 1
-
-  def take(self) -> int:
-    with self._lock:
-      count, self._count = self._count, 0
-    return count
-
-
-FAILED_FINALIZATIONS = _FailureCount()
 
 
 class _Finalize:
@@ -322,6 +372,7 @@ class _Finalize:
       return
     try:
       mark.finalize_checkpoint()
+      FINALIZED.add()
     except Exception:  # pylint: disable=broad-except
       FAILED_FINALIZATIONS.add()
       _LOGGER.warning(

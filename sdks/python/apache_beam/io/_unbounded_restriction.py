@@ -99,6 +99,9 @@ class Restriction:
       the primary again, it stops where the residual begins.
     successor: the generation of the residual that was split off, None before.
       Process-local, never encoded.
+    size: how much is left to read, in bytes, as the source last told (1 if it
+      does not know); None: it was not asked. For the runner, which is told when
+      the residual is made; never encoded.
   """
   split_id: bytes
   generation: bytes
@@ -107,6 +110,7 @@ class Restriction:
   finished: bool = False
   limit: Optional[int] = None
   successor: Optional[bytes] = dataclasses.field(default=None, compare=False)
+  size: Optional[float] = dataclasses.field(default=None, compare=False)
 
   @classmethod
   def initial(cls) -> 'Restriction':
@@ -116,6 +120,11 @@ class Restriction:
   def is_done(self) -> bool:
     """Whether nothing is left to read."""
     return self.finished or self.limit == 0
+
+  @property
+  def is_unread(self) -> bool:
+    """Whether no reader was ever opened for it, as far as it tells."""
+    return self.mark is None and self.watermark == MIN_TIMESTAMP
 
   def __repr__(self) -> str:
     return (

@@ -32,7 +32,9 @@ The DoFn claims in pairs::
   ... read a chunk, cut a mark ...
   tracker.try_claim(Claim(...))       # always True
 
-Between the two a chunk is in flight: the reader is ahead of the last mark, and
+  tracker.try_claim(Backlog(...))     # any time: what is left, if known
+
+Between the first two a chunk is in flight: the reader is ahead of the last mark, and
 no restriction can say where it is. Splits are declined then. So a first read,
 however slow, is never thrown away.
 """
@@ -55,6 +57,8 @@ class _Chunk:
 
 
 CHUNK = _Chunk()
+# Of a restriction whose source cannot tell. Not 0, which means caught up.
+UNKNOWN_SIZE = 1.0
 
 
 class Claim(NamedTuple):
@@ -70,6 +74,15 @@ class Claim(NamedTuple):
   mark: Optional[bytes]
   watermark: Timestamp
   finished: bool
+
+
+class Backlog(NamedTuple):
+  """What the source has still to give, claimed between two chunks.
+
+  Attributes:
+    size: in bytes.
+  """
+  size: float
 
 
 class _Progress(RestrictionProgress):
@@ -92,12 +105,16 @@ class UnboundedTracker(RestrictionTracker):
     self._finished = restriction.finished
     self._in_flight = False
     self._was_asked = False
+    self._size = UNKNOWN_SIZE
 
   def current_restriction(self) -> Restriction:
     return self._restriction
 
-  def try_claim(self, position: Union[_Chunk, Claim]) -> bool:
+  def try_claim(self, position: Union[_Chunk, Claim, Backlog]) -> bool:
     self._was_asked = True
+    if isinstance(position, Backlog):
+      self._size = position.size
+      return True
     if position is CHUNK:
       if self._in_flight:
         raise ValueError(
@@ -131,7 +148,8 @@ class UnboundedTracker(RestrictionTracker):
         generation=new_id(),
         mark=self._mark,
         watermark=self._watermark,
-        limit=left)
+        limit=left,
+        size=self._size)
     self._restriction = dataclasses.replace(
         self._restriction, limit=self._read, successor=residual.generation)
     return self._restriction, residual

@@ -88,9 +88,6 @@ a record can be output twice then depends on the source alone: not if a reader
 opened with a mark gives exactly what follows that mark.
 """
 
-import math
-from typing import Any
-
 from apache_beam import coders
 from apache_beam import pvalue
 from apache_beam.io import _unbounded_dofn
@@ -98,8 +95,12 @@ from apache_beam.io._unbounded_api import CheckpointMark
 from apache_beam.io._unbounded_api import UnboundedReader
 from apache_beam.io._unbounded_api import UnboundedSource
 from apache_beam.io._unbounded_background import BackgroundReader
-from apache_beam.io._unbounded_chunk import ChunkOf
+from apache_beam.io._unbounded_errors import MarkCoderError
+from apache_beam.io._unbounded_errors import MarkDidNotMoveError
+from apache_beam.io._unbounded_errors import MarkReusedError
+from apache_beam.io._unbounded_errors import ReaderReusedError
 from apache_beam.io._unbounded_errors import RestrictionFormatError
+from apache_beam.io._unbounded_errors import RetryLater
 from apache_beam.io._unbounded_errors import SourceReadError
 from apache_beam.io._unbounded_errors import SourceSplitError
 from apache_beam.io._unbounded_errors import UnboundedSourceError
@@ -108,14 +109,18 @@ from apache_beam.io._unbounded_ledger import AckLedger
 from apache_beam.io._unbounded_ledger import Receipt
 from apache_beam.io._unbounded_reading import dump
 from apache_beam.io._unbounded_restriction import Split
-from apache_beam.pipeline import PipelineVisitor
+from apache_beam.io._unbounded_transforms import Caps
+from apache_beam.io._unbounded_transforms import output_type
+from apache_beam.io._unbounded_transforms import read_splits
 from apache_beam.io._unbounded_watermarks import IdleWatermark
 from apache_beam.io._unbounded_watermarks import MonotonicWatermark
 from apache_beam.io._unbounded_watermarks import OutOfOrdernessWatermark
 from apache_beam.transforms.core import Impulse
 from apache_beam.transforms.core import ParDo
+from apache_beam.transforms.core import WindowInto
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.ptransform import PTransform
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import typehints
 
 __all__ = [
@@ -123,11 +128,17 @@ __all__ = [
     'BackgroundReader',
     'CheckpointMark',
     'IdleWatermark',
+    'MarkCoderError',
+    'MarkDidNotMoveError',
+    'MarkReusedError',
     'MonotonicWatermark',
     'OutOfOrdernessWatermark',
+    'ReadAllFromUnboundedSource',
     'ReadFromUnboundedSource',
+    'ReaderReusedError',
     'Receipt',
     'RestrictionFormatError',
+    'RetryLater',
     'SourceReadError',
     'SourceSplitError',
     'UnboundedReader',
@@ -142,8 +153,9 @@ class ReadFromUnboundedSource(PTransform):
 
   Args:
     source: what to read.
-    poll_interval: seconds until a reader that had nothing is asked again; at
-      least 0. Runners that keep to it use no CPU in between.
+    poll_interval: seconds until a reader that had nothing is asked again, if it
+      does not say so itself; at least 0. Runners that keep to it use no CPU in
+      between.
     max_records_per_bundle: after so many records a busy reader pauses, so that
       the runner can commit them; at least 1. A larger number costs less for
       each record, and more work has to be repeated after a failure.
@@ -178,26 +190,9 @@ class ReadFromUnboundedSource(PTransform):
           issubclass(source, UnboundedSource) else '')
       raise TypeError(f'source={source!r} is not an UnboundedSource.{hint}')
     self._source = source
-    self._poll_interval = _number('poll_interval', poll_interval)
-    if not 0 <= self._poll_interval < math.inf:
-      raise ValueError(
-          f'poll_interval={poll_interval!r} must be a number of seconds, 0 or '
-          'more.')
-    if (isinstance(max_records_per_bundle, bool) or
-        not isinstance(max_records_per_bundle, int)):
-      raise TypeError(
-          f'max_records_per_bundle={max_records_per_bundle!r} must be an int.')
-    if max_records_per_bundle < 1:
-      raise ValueError(
-          f'max_records_per_bundle={max_records_per_bundle!r} must be 1 or '
-          'more.')
-    self._max_records = max_records_per_bundle
-    self._max_seconds = _number('max_read_time_seconds', max_read_time_seconds)
-    if not self._max_seconds > 0:
-      raise ValueError(
-          f'max_read_time_seconds={max_read_time_seconds!r} must be a number '
-          'of seconds above 0.')
-    self._output_type = _output_type(source)
+    self._caps = Caps.checked(
+        poll_interval, max_records_per_bundle, max_read_time_seconds)
+    self._output_type = output_type(source)
     mark_coder = source.get_checkpoint_mark_coder()
     if not isinstance(mark_coder, coders.Coder):
       raise TypeError(
@@ -208,7 +203,8 @@ class ReadFromUnboundedSource(PTransform):
     if not isinstance(pbegin, pvalue.PBegin):
       raise TypeError(
           'ReadFromUnboundedSource begins a pipeline; it takes no input, but '
-          f'was applied to {pbegin!r}.')
+          f'was applied to {pbegin!r}. ReadAllFromUnboundedSource reads '
+          'sources that are elements.')
     try:
       source = dump(self._source)
     except Exception as exc:
@@ -217,19 +213,19 @@ class ReadFromUnboundedSource(PTransform):
           'Keep connections, threads and open files in the reader; the source '
           'only says how to make one.') from exc
     options = dump(pbegin.pipeline.options)
-    read = _unbounded_dofn.ReadSplitFn(
-        options, self._poll_interval, self._max_records, self._max_seconds)
-    take_apart = _unbounded_dofn.ChunkRecordsFn()
-    return (
+    splits = (
         pbegin
         | Impulse()
         | 'Split' >> ParDo(
             _unbounded_dofn.SplitSourceFn(
                 source, options,
-                self._DESIRED_NUM_SPLITS)).with_output_types(Split)
-        | 'Read' >> _ReadSplits(read, pbegin.pipeline).with_output_types(
-            ChunkOf(self._output_type))
-        | 'Records' >> ParDo(take_apart).with_output_types(self._output_type))
+                self._DESIRED_NUM_SPLITS)).with_output_types(Split))
+    return read_splits(
+        splits,
+        options,
+        self._caps,
+        self._output_type,
+        self._source.requires_deduping())
 
   def display_data(self):
     return {
@@ -238,64 +234,70 @@ class ReadFromUnboundedSource(PTransform):
     }
 
 
-class _ReadSplits(ParDo):
-  """The reading ParDo; looks at the whole pipeline before it is submitted."""
-  def __init__(self, fn: _unbounded_dofn.ReadSplitFn, pipeline) -> None:
-    super().__init__(fn)
-    self._pipeline = pipeline
+class ReadAllFromUnboundedSource(PTransform):
+  """Reads each :class:`UnboundedSource` of a PCollection.
 
-  def to_runner_api_parameter(self, context, **extra_kwargs):
-    # Not before now is it known whether a TestStream is in the pipeline.
-    self.fn.foreign_clock = _has_test_stream(self._pipeline)
-    return super().to_runner_api_parameter(context, **extra_kwargs)
+  For inputs that are found while the pipeline runs, partitions or tables for
+  example::
 
+    (p | Watch(list_partitions, poll_interval=60)
+       | beam.MapTuple(lambda topic, partition: PartitionSource(partition))
+       | ReadAllFromUnboundedSource())
 
-def _has_test_stream(pipeline) -> bool:
-  from apache_beam.testing.test_stream import TestStream
-  found = []
+  A source that comes is split and read from then on, for as long as it lasts;
+  nothing takes one away but the watermark ``MAX_TIMESTAMP`` of its readers. One
+  that comes twice is read twice.
 
-  class Visitor(PipelineVisitor):
-    def visit_transform(self, applied):
-      if isinstance(applied.transform, TestStream):
-        found.append(applied)
+  Records may be late: the watermark here is at most that of the sources that
+  come in, and follows it where nothing is read yet. Records that are older than
+  the watermark when their source arrives are late, unless that was held back:
+  give a found partition an event time that its records do not lie before (that
+  of its creation, say), and discover with a watermark to match.
 
-  pipeline.visit(Visitor())
-  return bool(found)
+  Args:
+    poll_interval, max_records_per_bundle, max_read_time_seconds: as for
+      :class:`ReadFromUnboundedSource`.
+    requires_deduping: whether records that come again are dropped, as
+      :meth:`UnboundedSource.requires_deduping` of all the sources says.
 
+  Elements are in the global window, whatever windows the sources came in. Their
+  type is ``Any`` unless ``.with_output_types(...)`` says which.
 
-def _number(name: str, value: Any) -> float:
-  if isinstance(value, bool) or not isinstance(value, (int, float)):
-    raise TypeError(f'{name}={value!r} must be a number of seconds.')
-  return float(value)
-
-
-def _output_type(source: UnboundedSource) -> Any:
-  """The type whose registered coder is the source's output coder.
-
-  The Python SDK encodes a PCollection with the coder that is registered for
-  its type. A coder that is not could only be ignored in silence.
+  Raises:
+    TypeError, ValueError: at construction, as for
+      :class:`ReadFromUnboundedSource`.
   """
-  where = f'source={type(source).__name__}: default_output_coder()'
-  coder = source.default_output_coder()
-  if not isinstance(coder, coders.Coder):
-    raise TypeError(f'{where} returned {coder!r}, which is not a Coder.')
-  try:
-    hint = coder.to_type_hint()
-  except NotImplementedError:
-    raise ValueError(
-        f'{where} returned a {type(coder).__name__}, which has no '
-        'to_type_hint(), so it cannot be used. Say there which type it '
-        'encodes, and register it for that type: '
-        f'beam.coders.registry.register_coder(<type>, {type(coder).__name__}).'
-    ) from None
-  if hint in (Any, typehints.Any, object):
-    return typehints.Any
-  registered = coders.registry.get_coder(hint)
-  if registered != coder:
-    raise ValueError(
-        f'{where} returned {coder!r}, but records of type {hint!r} would be '
-        f'encoded with {registered!r}, which is registered for that type. '
-        f'Return that one, or register yours: '
-        f'beam.coders.registry.register_coder({hint!r}, '
-        f'{type(coder).__name__}).')
-  return hint
+  def __init__(
+      self,
+      poll_interval: float = 1.0,
+      max_records_per_bundle: int = 10000,
+      max_read_time_seconds: float = 10.0,
+      requires_deduping: bool = False) -> None:
+    super().__init__()
+    self._caps = Caps.checked(
+        poll_interval, max_records_per_bundle, max_read_time_seconds)
+    if not isinstance(requires_deduping, bool):
+      raise TypeError(f'requires_deduping={requires_deduping!r} must be a bool.')
+    self._requires_deduping = requires_deduping
+
+  def expand(self, sources: pvalue.PCollection) -> pvalue.PCollection:
+    if not isinstance(sources, pvalue.PCollection):
+      raise TypeError(
+          'ReadAllFromUnboundedSource reads a PCollection of sources, but was '
+          f'applied to {sources!r}. ReadFromUnboundedSource reads one source.')
+    options = dump(sources.pipeline.options)
+    hints = self.get_type_hints().simple_output_type(self.label)
+    splits = (
+        sources
+        | WindowInto(GlobalWindows())
+        | 'Split' >> ParDo(
+            _unbounded_dofn.SplitEachFn(
+                options,
+                ReadFromUnboundedSource._DESIRED_NUM_SPLITS,
+                self._requires_deduping)).with_output_types(Split))
+    return read_splits(
+        splits,
+        options,
+        self._caps,
+        typehints.Any if hints is None else hints,
+        self._requires_deduping)

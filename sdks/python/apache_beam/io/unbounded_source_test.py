@@ -44,7 +44,7 @@ from apache_beam.io._unbounded_chunk import ChunkCoder
 from apache_beam.io._unbounded_guard import Guarded
 from apache_beam.io._unbounded_reader import OpenReader
 from apache_beam.io._unbounded_readers import READERS
-from apache_beam.io._unbounded_reading import FAILED_FINALIZATIONS
+from apache_beam.io._unbounded_metrics import FAILED_FINALIZATIONS
 from apache_beam.io._unbounded_restriction import RestrictionCoder
 from apache_beam.io._unbounded_testing import T0
 from apache_beam.io._unbounded_testing import CountingReader
