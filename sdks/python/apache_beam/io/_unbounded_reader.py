@@ -15,11 +15,9 @@
 # limitations under the License.
 #
 
-"""An open reader, and how much to ask of it at a time.
+"""An open reader, and the checks of what it returns.
 
-Purpose: drives the source author's reader record by record, in chunks whose
-  size keeps a bundle responsive: the runner can split between two chunks, and
-  the time cap of a bundle is looked at between two chunks.
+Purpose: drives the source author's reader record by record, chunk by chunk.
 Guarantees: the reader stands on the last record of the chunk when the chunk is
   returned, never one further, so a mark cut then covers exactly what was read.
   ``close`` of the reader is called once.
@@ -45,24 +43,16 @@ from apache_beam.io._unbounded_errors import MarkCoderError
 from apache_beam.io._unbounded_errors import MarkDidNotMoveError
 from apache_beam.io._unbounded_errors import MarkReusedError
 from apache_beam.io._unbounded_errors import ReaderReusedError
+from apache_beam.io._unbounded_pace import MAX_CHUNK_SECONDS
+from apache_beam.io._unbounded_pace import Pace
 from apache_beam.io._unbounded_restriction import new_id
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 _LOGGER = logging.getLogger(__name__)
 
-# So many records, their timestamps and windowed values still fit into the
-# youngest generation of the garbage collector; more would be promoted and
-# looked at again and again.
-MAX_CHUNK_RECORDS = 150
-MAX_CHUNK_BYTES = 4 << 20
-MAX_CHUNK_SECONDS = 0.1
-# While nothing is known of a reader: few enough to cost little if each takes
-# long, enough not to be felt if they do not.
-_FIRST_CHUNK_RECORDS = 8
 # The most records read between two looks at the clock.
 _MAX_STEP = 16
-
 
 _MICROS = operator.attrgetter('timestamp_micros')
 
@@ -79,42 +69,6 @@ def checked_backlog(method: str, backlog: Any) -> Optional[int]:
         f'{method} returned {backlog!r}; it cannot be below 0. Where the input '
         'shrinks (it was trimmed), return what is left.')
   return backlog
-
-
-class Pace:
-  """How long a record takes and how large it is, from what was seen so far.
-
-  Given the time, it knows none by itself.
-  """
-  def __init__(self) -> None:
-    self._seconds: Optional[float] = None
-    self._bytes = 0
-
-  def chunk_limit(self, seconds_left: float) -> int:
-    """How many records to read next: at least one."""
-    if self._seconds is None:
-      return _FIRST_CHUNK_RECORDS
-    limit = MAX_CHUNK_RECORDS
-    if self._bytes * limit > MAX_CHUNK_BYTES:
-      limit = MAX_CHUNK_BYTES // self._bytes
-    seconds = min(max(seconds_left, 0.0), MAX_CHUNK_SECONDS)
-    if self._seconds * limit > seconds:
-      limit = int(seconds / self._seconds)
-    return max(limit, 1)
-
-  def observe(self, records: int, seconds: float) -> None:
-    """Notes what a chunk took, to read it and to process it downstream.
-
-    Slower than thought counts at once, faster by and by.
-    """
-    each = seconds / records
-    if self._seconds is not None and each < self._seconds:
-      each = (each + self._seconds) / 2
-    self._seconds = each
-
-  def weigh(self, record_bytes: int) -> None:
-    """Notes the size of a record; likewise."""
-    self._bytes = max(record_bytes, self._bytes // 2)
 
 
 class _OpenCount:

@@ -29,12 +29,13 @@ from hypothesis.stateful import invariant
 from hypothesis.stateful import rule
 
 from apache_beam import coders
+from apache_beam.io import _unbounded_pace
 from apache_beam.io import _unbounded_reader
 from apache_beam.io._unbounded_chunk import GLOBAL_WINDOWS
 from apache_beam.io._unbounded_chunk import Chunk
 from apache_beam.io._unbounded_chunk import ChunkCoder
+from apache_beam.io._unbounded_pace import Pace
 from apache_beam.io._unbounded_reader import OpenReader
-from apache_beam.io._unbounded_reader import Pace
 from apache_beam.io._unbounded_readers import MIN_IDLE_SECONDS
 from apache_beam.io._unbounded_readers import ReaderCache
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
@@ -199,14 +200,14 @@ class PaceTest(unittest.TestCase):
     pace.observe(8, 8e-6)
     pace.weigh(10)
     self.assertEqual(
-        _unbounded_reader.MAX_CHUNK_RECORDS, pace.chunk_limit(10))
+        _unbounded_pace.MAX_CHUNK_RECORDS, pace.chunk_limit(10))
 
   def test_large_records_come_in_small_chunks(self):
     pace = Pace()
     pace.observe(8, 8e-6)
     pace.weigh(1 << 20)
     self.assertEqual(
-        _unbounded_reader.MAX_CHUNK_BYTES >> 20, pace.chunk_limit(10))
+        _unbounded_pace.MAX_CHUNK_BYTES >> 20, pace.chunk_limit(10))
     pace.weigh(1 << 30)
     self.assertEqual(1, pace.chunk_limit(10))
 
@@ -228,7 +229,7 @@ class PaceTest(unittest.TestCase):
       pace.observe(records, seconds)
       pace.weigh(size)
     limit = pace.chunk_limit(left)
-    self.assertTrue(1 <= limit <= _unbounded_reader.MAX_CHUNK_RECORDS)
+    self.assertTrue(1 <= limit <= _unbounded_pace.MAX_CHUNK_RECORDS)
 
 
 class ReaderCacheMachine(RuleBasedStateMachine):
