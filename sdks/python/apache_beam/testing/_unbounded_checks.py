@@ -18,8 +18,6 @@
 """The checks, a function for each group of properties."""
 
 import itertools
-import os
-import threading
 import time
 from typing import Any
 from typing import Callable
@@ -27,25 +25,22 @@ from typing import Optional
 from typing import Sequence
 
 from apache_beam import coders
-from apache_beam.io.unbounded_source import UnboundedSource
 from apache_beam.testing import _unbounded_schedules
 from apache_beam.testing._unbounded_bundles import check_bundles
-from apache_beam.testing._unbounded_harness import dump
-from apache_beam.testing._unbounded_harness import load_here
+from apache_beam.testing._unbounded_closing import check_closing
 from apache_beam.testing._unbounded_properties import ConformanceError
 from apache_beam.testing._unbounded_properties import Report
 from apache_beam.testing._unbounded_run import LeftOut
 from apache_beam.testing._unbounded_run import Run
+from apache_beam.testing._unbounded_splits import check_splits
 from apache_beam.testing._unbounded_world import Helper
 from apache_beam.testing._unbounded_world import Task
 from apache_beam.testing._unbounded_world import new_world
 from apache_beam.testing._unbounded_world import wait_until
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 
-_SPLITS = (1, 2, 7, 100)
 _SHRINK_SECONDS = 30.0
 _IDLE_SECONDS = 1.0
-_OPENINGS = 5
 _RANDOM_LENGTH = 25
 _RECORDS_OF_SCHEDULES = 3
 
@@ -211,80 +206,13 @@ def check_schedules(task: Task) -> str:
       f'{_RANDOM_LENGTH}')
 
 
-def check_splits(task: Task) -> str:
-  counts = []
-  for desired in _SPLITS:
-    with new_world(task) as world:
-      parts = _parts(task, world.source, desired)
-      counts.append(len(parts))
-      _read_parts(task, [Run(world, part, 'splits') for part in parts], desired)
-  return 'into ' + ', '.join(map(str, counts))
-
-
-def _parts(
-    task: Task, source: UnboundedSource, desired: int) -> list[UnboundedSource]:
-  """As workers get them."""
-  what = f'split({desired})'
-  try:
-    parts = list(
-        itertools.islice(source.split(desired, task.options), desired + 1))
-  except Exception as exc:
-    raise task.error('splits', f'{what} raised {exc!r}.') from exc
-  if not 1 <= len(parts) <= desired:
-    raise task.error(
-        'splits',
-        f'{what} gave {"more than that" if parts else "nothing"}.',
-        [what])
-  received = []
-  for number, part in enumerate(parts, 1):
-    if not isinstance(part, UnboundedSource):
-      raise task.error(
-          'splits', f'{what} gave {part!r}, which is no UnboundedSource.',
-          [what])
-    try:
-      received.append(load_here(dump(part)))
-    except Exception as exc:
-      raise task.error(
-          'splits',
-          f'Part {number} cannot be pickled: {exc!r}. Open connections in the '
-          'reader.',
-          [what]) from exc
-  return received
-
-
-def _read_parts(task: Task, runs: list[Run], desired: int) -> None:
-  """Reads the parts in turn, a record from each."""
-  left = list(task.expected)
-
-  def poll(run: Run) -> bool:
-    record = run.poll()
-    for one in record:
-      if one not in left:
-        again = 'a second time' if one in task.expected else 'unexpectedly'
-        raise task.error(
-            'splits', f'{one!r} came {again}.', [f'split({desired})'])
-      left.remove(one)
-    return bool(record)
-
-  wait_until(
-      lambda: [poll(run) for run in runs] and not left, task.patience_seconds)
-  if left:
-    raise task.error(
-        'splits',
-        f'{left!r} came from none of {len(runs)} parts.',
-        [f'split({desired})'])
-  for run in runs:
-    poll(run)
-    run.close()
-
-
 def check_watermark(task: Task) -> str:
   count = len(task.expected)
   with new_world(task) as world:
     run = Run(world, world.only_part(), 'reads')
     for step in ['advance'] * count + ['idle'] * 2:
       run.step(step)
-    ends = run.watermark >= MAX_TIMESTAMP
+    ends = run.hints.watermark >= MAX_TIMESTAMP
     if ends:
       run.step('mark')
       run.step('close')
@@ -303,7 +231,7 @@ def check_watermark(task: Task) -> str:
 
 def _idle_watermark(run: Run):
   run.read_on()
-  return run.watermark
+  return run.hints.watermark
 
 
 def check_idle_watermark(task: Task) -> str:
@@ -312,7 +240,7 @@ def check_idle_watermark(task: Task) -> str:
     for step in ['advance'] * len(task.expected):
       run.step(step)
     for which in ('', ' of a reader that was opened at the end'):
-      busy = run.watermark
+      busy = run.hints.watermark
       if not wait_until(
           lambda: _idle_watermark(run) > busy or busy >= MAX_TIMESTAMP,
           _IDLE_SECONDS):
@@ -343,46 +271,15 @@ def check_backlog(task: Task) -> Optional[str]:
       raise task.error(
           'backlog', 'get_total_backlog_bytes() opened a reader.')
     run = Run(world, world.only_part(), 'reads')
-    run.check_backlog('get_total_backlog_bytes()', total, idle=False)
+    run.hints.check_backlog('get_total_backlog_bytes()', total, idle=False)
     for step in ['advance'] * len(task.expected) + ['idle'] * 3:
       run.step(step)
     run.reopen_here()
     run.step('idle')
     run.close()
-  if not run.knows_backlog:
+  if not run.hints.knows_backlog:
     return None
   return f'{len(task.expected)} records, down to 0'
-
-
-def check_closing(task: Task) -> str:
-  """Opens and closes some, and looks whether threads or files get more."""
-  with new_world(task) as world:
-    part = world.only_part()
-    before: tuple[int, int] = (0, 0)
-    for number in range(_OPENINGS + 1):
-      run = Run(world, part, 'resume')
-      for _ in range(number % 3):
-        run.poll()
-      run.close()
-      if not number:
-        before = _held()
-    for index, what in enumerate(('threads', 'open files')):
-      if not wait_until(lambda: _held()[index] - before[index] < _OPENINGS,
-                        task.patience_seconds):
-        raise task.error(
-            'closing',
-            f'{_OPENINGS} readers were opened and closed, and there are '
-            f'{_held()[index] - before[index]} {what} more.',
-            ['advance', 'close'])
-  return f'{_OPENINGS} readers leave nothing'
-
-
-def _held() -> tuple[int, int]:
-  try:
-    files = len(os.listdir('/proc/self/fd'))
-  except OSError:  # Not on this system.
-    files = 0
-  return threading.active_count(), files
 
 
 CHECKS: tuple[tuple[tuple[str, ...], Callable[[Task], Optional[str]]], ...] = (

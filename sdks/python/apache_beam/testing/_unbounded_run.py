@@ -30,6 +30,7 @@ from typing import Sequence
 
 from apache_beam.io.unbounded_source import UnboundedReader
 from apache_beam.io.unbounded_source import UnboundedSource
+from apache_beam.testing._unbounded_hints import Hints
 from apache_beam.testing._unbounded_marks import Marks
 from apache_beam.testing._unbounded_properties import listed
 from apache_beam.testing._unbounded_properties import show
@@ -38,9 +39,6 @@ from apache_beam.testing._unbounded_world import Stuck
 from apache_beam.testing._unbounded_world import Task
 from apache_beam.testing._unbounded_world import World
 from apache_beam.testing._unbounded_world import wait_until
-from apache_beam.utils.timestamp import MAX_TIMESTAMP
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
-from apache_beam.utils.timestamp import Timestamp
 
 try:
   from apache_beam.io.unbounded_source import RetryLater
@@ -72,9 +70,8 @@ class Run:
     marks: those of the run.
     reader: the one that is open.
     lives: how many readers there were.
-    watermark: what the reader that is open reported last.
+    hints: what readers say besides records.
     values: the records as they came, whichever reader gave them.
-    knows_backlog: whether any backlog was not None.
   """
   def __init__(
       self,
@@ -87,19 +84,16 @@ class Run:
     self.source = source
     self.steps: list[str] = []
     self.lives = 0
-    self.watermark = MIN_TIMESTAMP
     self.values: list[Any] = []
-    self.knows_backlog = False
     self._blame = blame
     self._call = call
     self._expected = list(self.task.expected)
     self._pending: list[Any] = []  # Read since the last mark.
     self._own: list[Any] = []  # Given by the reader that is open.
     self._seen: list[Any] = []  # Given by any.
-    self._promised = MIN_TIMESTAMP  # The watermark of what is committed.
-    self._empty = ''  # What said so, where records should come.
     self._errors_in_a_row = 0
     self.marks = Marks(self)
+    self.hints = Hints(self)
     self._open()
 
   # -- Steps ------------------------------------------------------------------
@@ -167,8 +161,8 @@ class Run:
         break
     else:
       self.broken(self._blame, 'Records come again and again, without an end.')
-    self._observe_watermark()
-    self._look_at_backlog(idle=True)
+    self.hints.watermark_reported(bool(self._pending))
+    self.hints.backlog_asked(idle=True)
 
   def poll(self) -> list[Any]:
     """The next record, if one is there, whether due or not; commits it."""
@@ -184,7 +178,7 @@ class Run:
   def _cut(self) -> None:
     if self._pending:
       records, self._pending = self._pending, []
-      self.marks.cut(records, self._own, self.watermark)
+      self.marks.cut(records, self._own, self.hints.watermark)
 
   def close(self) -> None:
     self.ask('closing', self.reader.close)
@@ -200,7 +194,6 @@ class Run:
   def _open(self) -> None:
     mark = self.marks.decode_committed()
     if mark is not None:
-      self._promised = self.marks.committed.watermark
       self.task.resumes += 1
     self.reader = self.ask(
         self._blame, lambda: self._create_reader(mark), 'create_reader')
@@ -211,10 +204,9 @@ class Run:
           'UnboundedReader.')
     self.task.name(UnboundedReader, self.reader)
     self._started = False
-    self._empty = ''
     self.lives += 1
     self._own = []
-    self.watermark = MIN_TIMESTAMP
+    self.hints.opened()
 
   def _create_reader(self, mark: Any) -> Any:
     for _ in range(_MAX_PLANNED_IN_A_ROW):
@@ -293,78 +285,14 @@ class Run:
             self._blame,
             f'{record!r} came, where {left[0]!r} is next. (ordered=False, if '
             'the source has no order.)')
-    if not isinstance(timestamp, Timestamp):
-      raise self.task.error(
-          'watermark',
-          f'get_current_timestamp() returned {timestamp!r}, no Timestamp.',
-          self.steps)
-    bound = max(self.watermark, self._promised)
-    if first_time and timestamp < bound:
-      self.broken(
-          'watermark',
-          f'{record!r} has the time {timestamp}, after a watermark of {bound} '
-          'was reported.')
+    self.hints.record_came(record, timestamp, first_time)
     self._seen.append(record)
     self.values.append(value)
     self._own.append(record)
     self._pending.append(record)
-    if self._empty:
-      self.broken('backlog', f'{self._empty}, and then {record!r} came.')
-      self._empty = ''
     # What is delivered again may be in it.
-    self._look_at_backlog(idle=self.task.replays and not self.left())
-    self._observe_watermark()
-
-  # -- What each step has to keep ---------------------------------------------
-
-  def _observe_watermark(self) -> None:
-    watermark = self.ask('watermark', self.reader.get_watermark)
-    if not isinstance(watermark, Timestamp):
-      self.broken(
-          'watermark', f'get_watermark() returned {watermark!r}, no Timestamp.')
-    elif watermark < self.watermark:
-      self.broken(
-          'watermark', f'It went back from {self.watermark} to {watermark}.')
-    elif watermark >= MAX_TIMESTAMP and self.left():
-      self.broken(
-          'watermark',
-          f'It is MAX_TIMESTAMP, while {listed(self.left())} is still to come.')
-    else:
-      self.watermark = watermark
-      if not self._pending:
-        if self.marks.newest is not None:
-          self.marks.newest.watermark = watermark
-        else:
-          self._promised = max(self._promised, watermark)
-
-  def _look_at_backlog(self, idle: bool) -> None:
-    ask = getattr(self.reader, 'get_split_backlog_bytes', lambda: None)
-    opened = len(self.world.opened)
-    backlog = self.ask('backlog', ask)
-    if len(self.world.opened) > opened:
-      self.broken('backlog', 'get_split_backlog_bytes() opened a reader.')
-    self.check_backlog('get_split_backlog_bytes()', backlog, idle)
-
-  def check_backlog(self, method: str, backlog: Any, idle: bool) -> None:
-    """Holds it against what is left.
-
-    Args:
-      idle: whether nothing is there to be read.
-    """
-    left = self.left()
-    if backlog is None:
-      return
-    self.knows_backlog = True
-    if (isinstance(backlog, bool) or not isinstance(backlog, int) or
-        backlog < 0):
-      self.broken(
-          'backlog', f'{method} returned {backlog!r}, not an int of 0 or more.')
-    elif left and not backlog:
-      # Wrong if one does come; else that is what is wrong.
-      self._empty = f'{method} returned 0'
-    elif backlog and idle:
-      self.broken(
-          'backlog', f'{method} returned {backlog}, when all was read.')
+    self.hints.backlog_asked(idle=self.task.replays and not self.left())
+    self.hints.watermark_reported(has_unmarked=True)
 
   # -- Telling ----------------------------------------------------------------
 
