@@ -48,6 +48,7 @@ What is promised:
   is left; see :class:`CreateTime`.
 """
 
+import copy
 import uuid
 from typing import Any
 from typing import Mapping
@@ -261,8 +262,7 @@ class KafkaSource(UnboundedSource):
     }
 
   def _with_part(self, part: _Part) -> 'KafkaSource':
-    source = KafkaSource.__new__(KafkaSource)
-    source.__dict__.update(self.__dict__)
+    source = copy.copy(self)
     source._part = part
     return source
 

@@ -870,7 +870,7 @@ class KitTest(KafkaTestCase):
         key=lambda record: record.value,
         acked=self.acked,
         append=self.append,
-        schedules=40))
+        schedules=25))
     self.assertIn('keeps 15 properties', report)
 
   def test_three_partitions_in_one_reader(self):
@@ -879,7 +879,7 @@ class KitTest(KafkaTestCase):
         expected=values(4) + values(4, first=10) + values(4, first=20),
         key=lambda record: record.value,
         ordered=False,
-        schedules=20))
+        schedules=15))
     self.assertIn('keeps 15 properties', report)
 
 
