@@ -214,6 +214,10 @@ def markdown(summary, verdicts_, about) -> str:
   page.append(
       'What is measured, and how, is in [the README](../README.md). Every '
       'run is in `unbounded.jsonl`.\n')
+  failed = sum(run.get('failed', 0) for run in summary.records)
+  if failed:
+    page.append(
+        'Runs of upstream that failed and were made again: %d.\n' % failed)
   page.append('![Bars and lines of the tables below](unbounded.svg)\n')
 
   page.append('## Targets\n')

@@ -244,7 +244,7 @@ class PlanTest(unittest.TestCase):
 
 
 STUB = '''#!%s
-import json, subprocess, sys, time
+import json, os, subprocess, sys, time
 case = json.loads(sys.argv[2])
 rate = {'read': 1000, 'ceiling': 1100}[case['what']]
 mode = %r
@@ -255,6 +255,9 @@ if mode == 'hang':
   open(%r, 'w').write(str(child.pid))
   time.sleep(600)
 if mode == 'slow': rate = 10
+if mode == 'flaky' and not os.path.exists(%r):
+  open(%r, 'w').close()
+  sys.exit('not a number')
 print('noise')
 print('RESULT ' + json.dumps(dict(
   wall_s=1, cpu_s=1, prism_cpu_s=0, records_per_wall_s=rate,
@@ -291,7 +294,13 @@ class DriverTest(unittest.TestCase):
 
   def python(self, mode):
     stub = self.folder / mode
-    stub.write_text(STUB % (sys.executable, mode, str(self.child)))
+    stub.write_text(
+        STUB % (
+            sys.executable,
+            mode,
+            str(self.child),
+            str(self.folder / 'once'),
+            str(self.folder / 'once')))
     stub.chmod(0o755)
     return str(stub)
 
@@ -341,6 +350,25 @@ class DriverTest(unittest.TestCase):
     self.assertIn('the broker is down', printed)
     self.assertEqual(before, (self.out / 'unbounded.jsonl').read_text())
     self.assertEqual(3, len(os.listdir(self.out)))
+
+  def test_a_run_of_upstream_that_fails_is_made_again_and_told(self):
+    code, printed = self.bench(*self.arguments('good', rival='flaky'))
+    self.assertEqual(1, code, printed)  # Not faster than that one.
+    self.assertIn('exit code 1, again', printed)
+    self.assertIn(
+        'failed and were made again: 1.',
+        (self.out / 'unbounded.md').read_text())
+
+  def test_ours_is_not_made_again(self):
+    code, printed = self.bench(*self.arguments('flaky'))
+    self.assertEqual(1, code)
+    self.assertIn('FAILED: exit code 1', printed)
+    self.assertFalse((self.out / 'unbounded.md').exists())
+
+  def test_upstream_that_always_fails_is_1(self):
+    code, printed = self.bench(*self.arguments('good', rival='fail'))
+    self.assertEqual(1, code)
+    self.assertIn('FAILED: exit code 1', printed)
 
   def test_what_is_missing_is_2(self):
     arguments = self.arguments('good')
