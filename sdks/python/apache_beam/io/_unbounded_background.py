@@ -56,10 +56,10 @@ class BackgroundReader(UnboundedReader):
   """Reads from a client that blocks, by a thread of its own.
 
   What an author overrides runs on either of two threads. On the background
-  thread, all that uses the client: :meth:`open`, :meth:`fetch`, :meth:`shut`.
-  On the reading thread, all that tells where the reader is: :meth:`delivered`,
-  :meth:`get_current` and its like; they use :attr:`current`, the item that was
-  delivered last::
+  thread, all that uses the client: :meth:`open`, :meth:`fetch`,
+  :meth:`keep_alive`, :meth:`shut`. On the reading thread, all that tells where
+  the reader is: :meth:`delivered`, :meth:`get_current` and its like; they use
+  :attr:`current`, the item that was delivered last::
 
     import time
 
@@ -112,8 +112,8 @@ class BackgroundReader(UnboundedReader):
   end of :meth:`shut`, and :meth:`close` cancels the fetch.
 
   A client that only one thread may use is not for an ``acknowledge`` to call.
-  Have that put ids into a ``queue.SimpleQueue``, which :meth:`fetch` and
-  :meth:`shut` empty first.
+  Have that put ids into a ``queue.SimpleQueue``, which :meth:`fetch`,
+  :meth:`keep_alive` and :meth:`shut` empty first.
 
   Args:
     capacity: how many items may be fetched ahead; 1 or more. They take memory,
@@ -153,15 +153,26 @@ class BackgroundReader(UnboundedReader):
     Must: return within about a second, or be woken by :meth:`interrupt`; if
       nothing comes, wait rather than return at once. Not change what the
       reading thread uses, as what is fetched is not delivered yet.
-    Not promised: that it is called regularly. While the pipeline is busy, or
-      paused, the buffer is full, for minutes maybe. Of a generator, the next
-      item is asked for when there is room.
+    Not promised: that it is called regularly; see :meth:`keep_alive`. Of a
+      generator, the next item is asked for when there is room.
 
     Raises:
       whatever it likes, ``RetryLater`` too: :meth:`advance` raises it when it
       has delivered what came before. Nothing is fetched any more.
     """
     raise NotImplementedError(type(self))
+
+  def keep_alive(self) -> None:
+    """Keeps the connection while nothing is fetched. The default does nothing.
+
+    Called: on the background thread, about once a second while the buffer is
+      full, which can last for minutes. The place to answer heartbeats and to
+      extend leases, of what is fetched and of what is given and not
+      acknowledged.
+
+    Raises:
+      whatever it likes; it counts as :meth:`fetch` does.
+    """
 
   def shut(self) -> None:
     """Disconnects. The default does nothing.
@@ -304,7 +315,7 @@ def _is_async(reader: BackgroundReader) -> bool:
   fetch = reader.fetch
   if inspect.iscoroutinefunction(fetch) or inspect.isasyncgenfunction(fetch):
     return True
-  for method in (reader.open, reader.shut):
+  for method in (reader.open, reader.keep_alive, reader.shut):
     if inspect.iscoroutinefunction(method):
       raise TypeError(
           f'{type(reader).__name__}: {method.__name__}() is "async def", but '

@@ -588,6 +588,54 @@ class ThreadsTest(BackgroundTest):
       for _ in range(3):
         reader.advance()
 
+  def test_a_full_buffer_keeps_the_connection_alive(self):
+    """Else brokers that want a heartbeat would take the reader for dead."""
+    self.patch('LOOK_SECONDS', 0.01)
+    self.stack.enter_context(
+        mock.patch(
+            'apache_beam.io._unbounded_fetcher_async.LOOK_SECONDS', 0.01))
+
+    class Beating(Scripted):
+      def keep_alive(self):
+        self._note('beat')
+
+    class BeatingAsync(ScriptedAsync):
+      async def keep_alive(self):
+        await asyncio.sleep(0)
+        self._note('beat')
+
+    for kind in (Beating, BeatingAsync):
+      for feed in ('feed', 'feed_one_by_one'):
+        with self.subTest(kind.__name__, feed=feed):
+          reader = self.opened(kind(capacity=2))
+          until(lambda: reader.waiting, 'a fetch')
+          self.assertEqual(0, reader.called('beat'))
+          getattr(reader, feed)(1, 2, 3)
+          until(lambda: reader.called('beat') > 3, 'the beats')
+          self.assertEqual({'open', 'fetch', 'beat'},
+                           {name for name, thread in reader.calls
+                            if thread is not threading.current_thread()})
+          for _ in range(3):
+            until(reader.buffered, 'an item')
+            self.assertTrue(reader.advance())
+          until(lambda: reader.waiting, 'a fetch')
+          reader.close()
+          self.assertEqual([1, 2, 3], reader.given)
+
+  def test_a_connection_that_is_not_kept_alive(self):
+    self.patch('LOOK_SECONDS', 0.01)
+
+    class Failing(Scripted):
+      def keep_alive(self):
+        raise RetryLater(5)
+
+    reader = self.opened(Failing(capacity=1))
+    reader.feed(1, 2)
+    until(lambda: reader.fetcher._failed, 'the failure')
+    self.assertTrue(reader.advance() and reader.advance())
+    with self.assertRaises(RetryLater):
+      reader.advance()
+
   def test_a_fetch_that_does_not_block_does_not_keep_a_processor_busy(self):
     calls = []
 
@@ -772,9 +820,10 @@ class CloseTest(BackgroundTest):
           self.assertEqual(0, reader.buffered())
 
   def test_gives_up_on_a_thread_that_does_not_end_and_says_which(self):
-    for where in ('fetch', 'shut', 'open'):
+    self.patch('CLOSE_SECONDS', 0.05)
+    self.patch('LOOK_SECONDS', 0.01)
+    for where in ('fetch', 'keep_alive', 'shut', 'open'):
       with self.subTest(where):
-        self.patch('CLOSE_SECONDS', 0.05)
         go = threading.Event()
         inside = threading.Event()
 
@@ -787,7 +836,9 @@ class CloseTest(BackgroundTest):
           pass
 
         setattr(Stuck, where, lambda self, block=block: block())
-        reader = self.opened(Stuck())
+        reader = self.opened(Stuck(capacity=1))
+        if where == 'keep_alive':
+          reader.feed(1, 2)
         if where != 'shut':
           inside.wait(PATIENCE_SECONDS)
         with self.assertLogs(LOGGER, 'WARNING') as logs:

@@ -17,11 +17,11 @@
 
 """The thread behind a ``BackgroundReader``, and the buffer that it fills.
 
-Purpose: calls what an author overrides for it (``open``, ``fetch``, ``shut``)
-  while the reading thread takes out of the buffer what has come.
+Purpose: calls what an author overrides for it (``open``, ``fetch``,
+  ``keep_alive``, ``shut``) while the reading thread takes out of the buffer
+  what has come.
 Guarantees:
-  * ``open``, ``fetch`` and ``shut`` run on this thread alone, in this order;
-    ``open`` and ``shut`` once.
+  * These run on this thread alone, ``open`` first and ``shut`` last, both once.
   * ``fetch`` is called only while there are less than ``capacity`` items in the
     buffer, and after it was full only once it is half empty.
   * A failure, an end and "nothing came" become visible after all that came
@@ -54,7 +54,8 @@ MAX_IDLE_FETCH_SECONDS = 5.0
 # How long take() waits for a fetch whose forerunner brought something. To end a
 # bundle and to begin another takes as long.
 _EXPECTANT_SECONDS = 0.02
-# How often a thread that waits looks whether its reader is still there.
+# How often a thread that waits for room has the connection kept alive, and any
+# that waits looks whether its reader is still there.
 LOOK_SECONDS = 1.0
 # A fetch that has nothing takes so long at least: one that does not block would
 # keep a processor busy.
@@ -267,7 +268,13 @@ class Fetcher:
       self._full = True
       if len(self.items) <= self._resume_at or self._ending.is_set():
         break
-      self._room.wait(LOOK_SECONDS)
+      if not self._room.wait(LOOK_SECONDS):
+        self._doing = 'keep_alive'
+        reader = self._reader()
+        if reader is not None:
+          reader.keep_alive()
+        del reader
+        self._doing = 'fetch'
     self._full = False
 
   def _ends(self) -> bool:

@@ -128,7 +128,13 @@ class AsyncFetcher(Fetcher):
       self._full = True
       if len(self.items) <= self._resume_at:
         break
-      await _wait(self._loop_room)
+      if not await _wait(self._loop_room):
+        self._doing = 'keep_alive'
+        reader = self._reader()
+        if reader is not None:
+          await _awaited(reader.keep_alive())
+        del reader
+        self._doing = 'fetch'
     self._full = False
 
 
@@ -137,8 +143,9 @@ async def _awaited(result: Any) -> None:
     await result
 
 
-async def _wait(event: asyncio.Event) -> None:
+async def _wait(event: asyncio.Event) -> bool:
+  """Whether the event was set before the wait became too long."""
   try:
-    await asyncio.wait_for(event.wait(), LOOK_SECONDS)
+    return await asyncio.wait_for(event.wait(), LOOK_SECONDS)
   except asyncio.TimeoutError:
-    pass
+    return False
