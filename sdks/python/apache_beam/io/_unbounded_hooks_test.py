@@ -27,6 +27,10 @@ import math
 import os
 import unittest
 
+import hypothesis
+from hypothesis import given
+from hypothesis import strategies as st
+
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io import _unbounded_dofn
@@ -62,6 +66,10 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 
 PRISM = os.environ.get('PRISM_LOCATION')
+
+
+class Crash(Exception):
+  """What a test makes a bundle fail with."""
 
 
 class Made(CountingSource):
@@ -316,6 +324,43 @@ class RetryLaterTest(JournalTest, unittest.TestCase):
     harness.on_event = lambda name, number: harness.split()
     again = harness.bundle(result.residuals[0]).raise_error()
     self.assertEqual(1, len(again.residuals))
+
+  @given(
+      st.dictionaries(
+          st.integers(1, 300), st.sampled_from(['retry', 'split', 'crash'])),
+      st.integers(1, 20),
+      st.booleans())
+  @hypothesis.settings(deadline=None, max_examples=60)
+  def test_any_order_of_retries_splits_and_crashes_is_exact(
+      self, actions, cap, finalize):
+    self.journal = Journal.new(self.id())
+    READERS.close_all()
+
+    def on_event(name, number):
+      action = actions.get(number)
+      if action == 'crash':
+        raise Crash(name)
+      if action == 'split':
+        harness.split()
+      if action == 'retry' and name in ('start', 'advance'):
+        raise RetryLater(0)
+
+    harness = Harness(
+        self.source(40, idle_every=9), max_records=cap, on_event=on_event)
+    values, todo = [], [harness.initial()]
+    while todo:
+      restriction = todo.pop()
+      result = harness.bundle(restriction)
+      if result.error is not None:
+        todo.append(restriction)  # Nothing of it counts; it is run again.
+        continue
+      values += result.values
+      todo += result.residuals
+      if finalize:
+        result.finalize()
+    self.assertEqual(list(range(40)), values)
+    READERS.close_all()
+    self.assertEqual(self.journal.opened, self.journal.closed)
 
   def test_its_arguments(self):
     self.assertEqual('again in 2.5 s: full', str(RetryLater(2.5, 'full')))
