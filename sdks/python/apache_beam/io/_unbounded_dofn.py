@@ -198,7 +198,7 @@ class _Watermark(WatermarkEstimator):
     return self._micros
 
 
-class _WatermarkProvider(WatermarkEstimatorProvider):
+class WatermarkProvider(WatermarkEstimatorProvider):
   def initial_estimator_state(
       self, element: Split, restriction: Restriction) -> int:
     return restriction.watermark.micros
@@ -262,7 +262,7 @@ class ReadSplitFn(Guarded, _Provider, DoFn):
       # First: the SDK passes it by position, the other two by name.
       finalizer=DoFn.BundleFinalizerParam,
       tracker=DoFn.RestrictionParam(),
-      watermark=DoFn.WatermarkEstimatorParam(_WatermarkProvider())):
+      watermark=DoFn.WatermarkEstimatorParam(WatermarkProvider())):
     self._reading = Reading(
         split,
         tracker,

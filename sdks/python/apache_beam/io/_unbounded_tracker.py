@@ -85,7 +85,7 @@ class Backlog(NamedTuple):
   size: float
 
 
-class _Progress(RestrictionProgress):
+class Fraction(RestrictionProgress):
   """A fraction, whatever the SDK adds.
 
   The SDK adds the bytes that were output, which is NaN before the first sample
@@ -169,7 +169,7 @@ class UnboundedTracker(RestrictionTracker):
     return True
 
   def current_progress(self) -> RestrictionProgress:
-    return _Progress(fraction=1.0 if self._is_done() else 0.0)
+    return Fraction(fraction=1.0 if self._is_done() else 0.0)
 
   def is_bounded(self) -> bool:
     return self._restriction.limit is not None

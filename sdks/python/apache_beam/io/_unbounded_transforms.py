@@ -96,7 +96,7 @@ def read_splits(
   read_type = typehints.Tuple[bytes, record_type] if identified else record_type
   records = (
       splits
-      | 'Read' >> _ReadSplits(read, splits.pipeline).with_output_types(
+      | 'Read' >> ClockAwareParDo(read, splits.pipeline).with_output_types(
           ChunkOf(read_type))
       | 'Records' >> ParDo(
           _unbounded_dofn.ChunkRecordsFn()).with_output_types(read_type))
@@ -112,10 +112,10 @@ def read_splits(
       | Values().with_output_types(record_type))
 
 
-class _ReadSplits(ParDo):
-  """The reading ParDo; looks at the whole pipeline before it is submitted."""
-  def __init__(self, fn: _unbounded_dofn.ReadSplitFn, pipeline) -> None:
-    super().__init__(fn)
+class ClockAwareParDo(ParDo):
+  """Sets ``foreign_clock`` of its DoFn: whether a TestStream makes the time."""
+  def __init__(self, fn, pipeline, *args, **kwargs) -> None:
+    super().__init__(fn, *args, **kwargs)
     self._pipeline = pipeline
 
   def to_runner_api_parameter(self, context, **extra_kwargs):

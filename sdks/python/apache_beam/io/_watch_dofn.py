@@ -44,6 +44,7 @@ from typing import Union
 
 from apache_beam import coders
 from apache_beam.io._unbounded_chunk import GLOBAL_WINDOWS
+from apache_beam.io._unbounded_dofn import WatermarkProvider
 from apache_beam.io._unbounded_errors import RetryLater
 from apache_beam.io._unbounded_guard import Guarded
 from apache_beam.io._watch_errors import PollError
@@ -66,10 +67,8 @@ from apache_beam.io._watch_round import sift
 from apache_beam.io._watch_tracker import WORK
 from apache_beam.io._watch_tracker import Round
 from apache_beam.io._watch_tracker import WatchTracker
-from apache_beam.io.iobase import WatermarkEstimator
 from apache_beam.transforms.core import DoFn
 from apache_beam.transforms.core import RestrictionProvider
-from apache_beam.transforms.core import WatermarkEstimatorProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Duration
@@ -140,36 +139,6 @@ class _Provider(RestrictionProvider):
     return restriction if isinstance(restriction, Replay) else None
 
 
-class _Watermark(WatermarkEstimator):
-  """The greatest watermark that was set, in microseconds as its state."""
-  def __init__(self, micros: int) -> None:
-    self._micros = micros
-
-  def observe_timestamp(self, timestamp: Timestamp) -> None:
-    pass
-
-  def advance_to(self, timestamp: Timestamp) -> None:
-    self._micros = max(self._micros, timestamp.micros)
-
-  def current_watermark(self) -> Timestamp:
-    return Timestamp(micros=self._micros)
-
-  def get_estimator_state(self) -> int:
-    return self._micros
-
-
-class _WatermarkProvider(WatermarkEstimatorProvider):
-  def initial_estimator_state(
-      self, element: Any, restriction: Restriction) -> int:
-    return restriction.watermark.micros
-
-  def create_watermark_estimator(self, estimator_state: int) -> _Watermark:
-    return _Watermark(estimator_state)
-
-  def estimator_state_coder(self) -> coders.Coder:
-    return coders.VarIntCoder()
-
-
 class WatchFn(Guarded, _Provider, DoFn):
   """Polls for an input, outputs what is new, and waits for the next poll.
 
@@ -194,7 +163,7 @@ class WatchFn(Guarded, _Provider, DoFn):
       self,
       element,
       tracker=DoFn.RestrictionParam(),
-      watermark=DoFn.WatermarkEstimatorParam(_WatermarkProvider()),
+      watermark=DoFn.WatermarkEstimatorParam(WatermarkProvider()),
       **side_inputs):
     return _Bundle(
         self._polls, self._rules, element, tracker, watermark,

@@ -40,8 +40,8 @@ import dataclasses
 from typing import NamedTuple
 from typing import Union
 
-from apache_beam.io import _unbounded_tracker
 from apache_beam.io._unbounded_restriction import new_id
+from apache_beam.io._unbounded_tracker import Fraction
 from apache_beam.io._watch_restriction import Polling
 from apache_beam.io._watch_restriction import Replay
 from apache_beam.io._watch_restriction import Restriction
@@ -135,7 +135,7 @@ class WatchTracker(RestrictionTracker):
         'of the rest. This is a fault in Watch, not in poll_fn.')
 
   def current_progress(self) -> RestrictionProgress:
-    return _unbounded_tracker._Progress(
+    return Fraction(
         fraction=1.0 if self._rest is None and not self._in_flight else 0.0)
 
   def is_bounded(self) -> bool:

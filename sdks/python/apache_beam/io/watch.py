@@ -27,18 +27,22 @@ outputs what it had not seen before::
   from apache_beam.io.watch import Watch
   from apache_beam.transforms.window import TimestampedValue
 
-  def list_exports(bucket) -> PollResult[str]:
-    return PollResult.incomplete([
-        TimestampedValue(export.name, export.created)
-        for export in client_of(bucket).list()
-    ])
+  def list_reports(customer) -> PollResult[str]:
+    folder = archive.folder_of(customer)
+    outputs = [
+        TimestampedValue(report.name, report.created)
+        for report in folder.list()
+    ]
+    if folder.is_closed():
+      return PollResult.complete(outputs)
+    return PollResult.incomplete(outputs)
 
   with beam.Pipeline() as p:
     _ = (
         p
-        | beam.Create(['daily', 'hourly'])
-        | Watch(list_exports, poll_interval=60)
-        | beam.Map(print))  # ('daily', 'export-17'), …
+        | beam.Create(['smith', 'jones'])
+        | Watch(list_reports, poll_interval=0.5)
+        | beam.Map(print))  # ('smith', 'january'), …
 
 What is guaranteed: each output is given once for each input, with the event
 time that it was first listed with, whatever fails or restarts in between; an
@@ -58,7 +62,7 @@ from typing import Union
 from apache_beam import coders
 from apache_beam import pvalue
 from apache_beam.io._unbounded_errors import RetryLater
-from apache_beam.io._watch_clock import ClockAwareParDo
+from apache_beam.io._unbounded_transforms import ClockAwareParDo
 from apache_beam.io._watch_conditions import TerminationCondition
 from apache_beam.io._watch_conditions import after_iterations
 from apache_beam.io._watch_conditions import after_time_since_new_output

@@ -21,6 +21,7 @@
 The other inputs of a runner, and runners, are in ``watch_pipeline_test``.
 """
 
+import dataclasses
 import pickle
 import time
 import typing
@@ -38,6 +39,7 @@ from apache_beam.io._unbounded_restriction import new_id
 from apache_beam.io._watch_memory import MEMORIES
 from apache_beam.io._watch_poll import NotYet
 from apache_beam.io._watch_poll import NumberedPollFn
+from apache_beam.io._watch_restriction import Packed
 from apache_beam.io._watch_restriction import Polling
 from apache_beam.io._watch_restriction import Replay
 from apache_beam.io._watch_restriction import RestrictionCoder
@@ -471,7 +473,7 @@ class WatermarkTest(unittest.TestCase):
 
   def heard(self, script, restriction=None):
     """The watermark at each event of a bundle, and at its end."""
-    create = _watch_dofn._WatermarkProvider.create_watermark_estimator
+    create = _watch_dofn.WatermarkProvider.create_watermark_estimator
     estimators = []
 
     def spy(provider, state):
@@ -480,7 +482,7 @@ class WatermarkTest(unittest.TestCase):
 
     heard = []
     with mock.patch.object(
-        _watch_dofn._WatermarkProvider, 'create_watermark_estimator', spy):
+        _watch_dofn.WatermarkProvider, 'create_watermark_estimator', spy):
       harness = WatchHarness(script)
       harness.on_event = lambda name, number: heard.append(
           estimators[-1].current_watermark())
@@ -836,21 +838,20 @@ class StateTest(unittest.TestCase):
     self.assertEqual(200 * 24, sizes[5] - self.sizes(2, 1)[0] + 16)
 
   def test_many_keys_are_warned_of_once(self):
-    def list_all(number):
-      return incomplete([at(1, n) for n in range(number)])
-
+    keys = b''.join(n.to_bytes(16, 'big') for n in range(499999))
+    restriction = dataclasses.replace(
+        Polling.initial(False, b''), keys=Packed(keys))
     harness = WatchHarness(
         Script(
-            list_all(499999),
-            list_all(500001),
-            list_all(500002),
-            complete([]),
-            coder=coders.VarIntCoder()),
-        max_outputs_per_round=10**6)
+            incomplete([]),
+            incomplete(listed('a1', 'b2')),
+            incomplete(listed('c3')),
+            complete([])))
     with self.assertLogs('apache_beam.io._watch_round', 'WARNING') as logs:
-      harness.steps()
+      harness.steps(restriction=restriction)
     self.assertEqual(1, len(logs.output))
     self.assertIn('keeps 500001 keys by now', logs.output[0])
+    self.assertIn('8000016 bytes travel', logs.output[0])
     self.assertIn('timestamp_cursor=True lets', logs.output[0])
 
 
