@@ -57,9 +57,11 @@ class WatermarkTest(BrokenTest):
           return Timestamp.now() + 10**10
         return super().get_watermark()
 
-    self.assert_caught(
-        'watermark', 'idle append', "'appended-4' has the time", log(Reader),
-        append=Server.append_to)
+    for leave_out in ({}, {'resume': 'appends, too'}):
+      self.assert_caught(
+          'watermark', 'idle append', "'appended-4' has the time", log(Reader),
+          append=Server.append_to,
+          leave_out=leave_out)
 
   def test_it_was_above_a_record_that_another_reader_gives(self):
     """What one reader reports holds for those after it."""

@@ -27,12 +27,15 @@ from apache_beam.io.unbounded_source import BackgroundReader
 from apache_beam.io.unbounded_source import CheckpointMark
 from apache_beam.io.unbounded_source import RetryLater
 from apache_beam.testing._unbounded_properties import BY_NAME
+from apache_beam.testing._unbounded_run import Run
 from apache_beam.testing._unbounded_test_sources import LogSource
 from apache_beam.testing._unbounded_test_sources import PartsSource
 from apache_beam.testing._unbounded_test_sources import QueueReader
 from apache_beam.testing._unbounded_test_sources import QueueSource
 from apache_beam.testing._unbounded_test_sources import Server
 from apache_beam.testing._unbounded_test_sources import ThreadSource
+from apache_beam.testing._unbounded_world import Task
+from apache_beam.testing._unbounded_world import new_world
 from apache_beam.testing.unbounded_source import ConformanceError
 from apache_beam.testing.unbounded_source import Crash
 from apache_beam.testing.unbounded_source import End
@@ -42,6 +45,7 @@ from apache_beam.testing.unbounded_source import ScriptedSource
 from apache_beam.testing.unbounded_source import SplitInjectingHarness
 from apache_beam.testing.unbounded_source import check_unbounded_source
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.timestamp import Timestamp
 
 class ToolkitMark(CheckpointMark):
   def __init__(self, read, receipt=None):
@@ -154,6 +158,19 @@ class RightSourcesTest(unittest.TestCase):
         append=Server.append_to,
         leave_out=NO_CLOCK)
 
+  def test_a_queue_whose_watermark_moves(self):
+    """What it delivers again may be older than that, and is not late."""
+    class Reader(QueueReader):
+      def get_watermark(self):
+        times = [self.server.time_of(index) for index in self.server.ready]
+        return min(times, default=Timestamp.now())
+
+    class Source(QueueSource):
+      reader = Reader
+
+    self.assert_passes(
+        lambda: Source(VALUES), replays=False, acked=Server.acked_by)
+
   def test_a_queue_read_by_the_parts_that_authors_are_given(self):
     """BackgroundReader and AckLedger together."""
     self.assert_passes(
@@ -207,6 +224,22 @@ class RedeliveryTest(unittest.TestCase):
     harness.on_event = lambda name, number: None
     again = harness.bundle(first.residuals[0]).raise_error()
     self.assertEqual(['a', 'b'], again.values)
+
+
+class ModelTest(unittest.TestCase):
+  def test_a_mark_that_a_crash_lost_is_never_finalized(self):
+    """Its records were not committed; a runner has forgotten it."""
+    task = Task(
+        make_source=lambda: LogSource(VALUES), expected=VALUES,
+        key=lambda record: record, ordered=True, replays=True,
+        acked=Server.acked_by, append=None, options=None, schedules=1,
+        max_advance_seconds=1, patience_seconds=1, leave_out={})
+    with new_world(task) as world:
+      run = Run(world, world.source, 'schedules')
+      for step in ('advance', 'advance', 'mark', 'crash', 'advance', 'mark',
+                   'finalize', 'finalize-first'):
+        run.step(step)
+      self.assertEqual(['a'], world.acked())
 
 
 class ReportTest(unittest.TestCase):
