@@ -16,6 +16,7 @@ from beamstack import addon
 from beamstack import bases
 from beamstack import check
 from beamstack import console
+from beamstack import debian
 from beamstack import demo
 from beamstack import devwheel
 from beamstack import docs
@@ -233,6 +234,7 @@ class Suite:
       found['OTHER_BEAM_PYTHON'] = str(
           pythons.with_stock(self.space, self.pins, self.pins.newer[-1]))
     found['KAFKA_CLASSPATH'] = maven.classpath(self.space, 'kafka-broker')
+    found.update(debian.environment(self.space))
     return found
 
   def pytest(
