@@ -1113,6 +1113,9 @@ if not child:
   os._exit(0)
 os.waitpid(child, 0)
 reader.close()
+
+# One that is never closed does not keep the process from ending.
+Reader().start()
 '''
     output = subprocess.run([sys.executable, '-c', code],
                             check=True,

@@ -23,8 +23,11 @@ threads or for asyncio. Checked with the conformance kit, and on runners.
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import os
+import socket
+import socketserver
 import threading
 import time
 import unittest
@@ -405,6 +408,179 @@ class NotExtendingReader(LeaseReader):
   extends = False
 
 
+class LineServer:
+  """Serves logs over TCP: 'NAME OFFSET' is answered with all lines from there.
+
+  A line is the text and its number. It stays open for lines to come, sends END
+  after the last, and may hang up before.
+
+  Attributes:
+    hang_up_after: how many lines a connection gets.
+    connections: how many there were.
+    open: how many there are.
+  """
+  def __init__(self) -> None:
+    self.logs: dict[str, list[str]] = {}
+    self.ended: set[str] = set()
+    self.hang_up_after: float = float('inf')
+    self.connections = 0
+    self.open = 0
+    self.changed = threading.Condition()
+    server = self
+
+    class Handler(socketserver.StreamRequestHandler):
+      def handle(self):
+        with server.changed:
+          server.connections += 1
+          server.open += 1
+        try:
+          server.serve(self)
+        except OSError:
+          pass  # The client is gone.
+        finally:
+          with server.changed:
+            server.open -= 1
+            server.changed.notify_all()
+
+    self._server = socketserver.ThreadingTCPServer(('localhost', 0), Handler)
+    self._server.daemon_threads = True
+    self.address = self._server.server_address
+    self._thread = threading.Thread(
+        target=self._server.serve_forever, args=(0.01, ), daemon=True)
+    self._thread.start()
+
+  def serve(self, handler) -> None:
+    name, offset = handler.rfile.readline().decode().split()
+    number = int(offset)
+    log = self.logs[name]
+    sent = 0
+    while sent < self.hang_up_after:
+      with self.changed:
+        if number < len(log):
+          line = f'{log[number]} {number}'
+        elif name in self.ended:
+          handler.wfile.write(b'END\n')
+          return
+        else:
+          self.changed.wait(0.05)
+          self._see_whether_it_left(handler)
+          continue
+      handler.wfile.write(line.encode() + b'\n')
+      number += 1
+      sent += 1
+
+  def _see_whether_it_left(self, handler) -> None:
+    handler.connection.settimeout(0.001)
+    try:
+      if not handler.connection.recv(1):
+        raise ConnectionError()
+    except TimeoutError:
+      pass
+    finally:
+      handler.connection.settimeout(None)
+
+  def new(self, *lines: str, ends: bool = False) -> str:
+    name = uuid.uuid4().hex
+    self.logs[name] = list(lines)
+    if ends:
+      self.ended.add(name)
+    return name
+
+  def wait_until_all_left(self) -> bool:
+    with self.changed:
+      return self.changed.wait_for(lambda: not self.open, 10)
+
+  def close(self) -> None:
+    self._server.shutdown()
+    self._server.server_close()
+    self._thread.join()
+
+
+class LineReader(BackgroundReader):
+  """Reads a socket without a timeout, in one fetch as long as it lasts."""
+  def __init__(self, address, name: str, offset: int) -> None:
+    super().__init__(capacity=20)
+    self._address = address
+    self._name = name
+    self._given = offset
+
+  def open(self) -> None:
+    # What is given is the position here: nothing was fetched yet.
+    self._socket = socket.create_connection(self._address)
+    self._socket.sendall(f'{self._name} {self._given}\n'.encode())
+
+  def fetch(self):
+    for line in self._socket.makefile('rb'):
+      if line == b'END\n':
+        self.finish()
+        return
+      yield line.decode().split()
+    raise RetryLater(0.01, 'the server hung up')
+
+  def interrupt(self) -> None:
+    with contextlib.suppress(OSError):
+      self._socket.shutdown(socket.SHUT_RDWR)
+
+  def shut(self) -> None:
+    self._socket.close()
+
+  def delivered(self, item) -> None:
+    assert int(item[1]) == self._given
+    self._given += 1
+
+  def get_current(self):
+    return self.current[0]
+
+  def get_current_timestamp(self):
+    return Timestamp(self._given)
+
+  def get_watermark(self):
+    return MAX_TIMESTAMP if self.finished else Timestamp(self._given + 1)
+
+  def get_checkpoint_mark(self):
+    return LogMark(self._given)
+
+
+class StreamReader(LineReader):
+  """The same with the streams of asyncio."""
+  async def open(self) -> None:
+    self._stream, self._writer = await asyncio.open_connection(*self._address)
+    self._writer.write(f'{self._name} {self._given}\n'.encode())
+    await self._writer.drain()
+
+  async def fetch(self):
+    async for line in self._stream:
+      if line == b'END\n':
+        self.finish()
+        return
+      yield line.decode().split()
+    raise RetryLater(0.01, 'the server hung up')
+
+  def interrupt(self) -> None:
+    pass
+
+  async def shut(self) -> None:
+    self._writer.close()
+    await self._writer.wait_closed()
+
+
+class LineSource(UnboundedSource):
+  def __init__(self, address, name: str, reader=LineReader) -> None:
+    self.address = address
+    self.name = name
+    self.reader = reader
+
+  def split(self, desired_num_splits, options=None):
+    return [self]
+
+  def create_reader(self, options, checkpoint_mark):
+    offset = 0 if checkpoint_mark is None else checkpoint_mark.offset
+    return self.reader(self.address, self.name, offset)
+
+  def get_checkpoint_mark_coder(self):
+    return LogMarkCoder()
+
+
 READER_KINDS = [QueueReader, AsyncQueueReader]
 
 
@@ -438,7 +614,7 @@ class ConformanceTest(HelpersTest):
                 for number in Broker.of(source.queue).acked
             ],
             append=append,
-            schedules=60)
+            schedules=40)
         self.assertIn('finalization', report.tried)
         self.assertIn('idle-watermark', report.tried)
 
@@ -451,6 +627,57 @@ class ConformanceTest(HelpersTest):
         schedules=200,
         leave_out={'idle-watermark': 'it stands for times in the messages'})
     self.assertIn('resume', report.tried)
+
+
+class SocketTest(HelpersTest):
+  """A server and sockets: reads that block in the system, without a timeout."""
+  def setUp(self):
+    super().setUp()
+    self.server = LineServer()
+    self.addCleanup(self.server.close)
+
+  def test_conformance(self):
+    lines = ['a', 'b', 'c', 'd', 'e', 'f']
+    for kind in (LineReader, StreamReader):
+      with self.subTest(kind.__name__):
+        report = check_unbounded_source(
+            lambda kind=kind: LineSource(
+                self.server.address, self.server.new(*lines), kind),
+            expected=lines,
+            schedules=60,
+            leave_out={'idle-watermark': 'times stand in the lines'})
+        self.assertIn('resume', report.tried)
+        self.assertTrue(self.server.wait_until_all_left())
+
+  def test_close_wakes_a_read_that_waits_for_ever(self):
+    for kind in (LineReader, StreamReader):
+      with self.subTest(kind.__name__):
+        reader = kind(self.server.address, self.server.new('a'), 0)
+        there = reader.start()
+        while not there:
+          there = reader.advance()
+        self.assertEqual(1, self.server.open)
+        begun = time.monotonic()
+        with self.assertNoLogs(level='WARNING'):
+          reader.close()
+        self.assertLess(time.monotonic() - begun, 2.0)
+        self.assertTrue(self.server.wait_until_all_left())
+
+  def test_a_server_that_hangs_up_again_and_again(self):
+    """Each line once, by a new connection behind the last mark each time."""
+    lines = [f'line{n}' for n in range(300)]
+    self.server.hang_up_after = 40
+    for kind in (LineReader, StreamReader):
+      with self.subTest(kind.__name__):
+        before = self.server.connections
+        name = self.server.new(*lines, ends=True)
+        with beam.Pipeline(runner='FnApiRunner') as p:
+          read = p | ReadFromUnboundedSource(
+              LineSource(self.server.address, name, kind), poll_interval=0.02)
+          assert_that(read, equal_to(lines))
+        READERS.close_all()
+        self.assertGreaterEqual(self.server.connections - before, 8)
+        self.assertTrue(self.server.wait_until_all_left())
 
 
 class BundlesTest(HelpersTest):
