@@ -62,6 +62,8 @@ class ThreadCount:
     def spy(thread):
       sampler = getattr(getattr(thread, '_target', None), '__self__', None)
       if isinstance(sampler, statesampler.StateSampler):
+        # The thread itself forgets its target when it ends.
+        thread.sampler = sampler
         self.all.append(thread)
       start(thread)
 
@@ -163,12 +165,13 @@ class SamplerThreadsTest(unittest.TestCase):
     sampler, state = new_sampler()
     with ThreadCount() as counted:
       for number in range(1, 4):
-        threads.reset(sampler)
         threads.start(sampler)
         with state:
           work(0.05)
         threads.stop(sampler)
         self.assertGreater(state.sampled_seconds(), 0)
+        # As the worker does: right after the bundle, not before the next.
+        threads.reset(sampler)
         self.assertEqual(number, len(counted.all))
         self.assertTrue(counted.wait_until_none_lives())
     self.assertFalse(threads._parked)
@@ -221,6 +224,23 @@ class SamplerThreadsTest(unittest.TestCase):
       threads.end(sampler)
       self.assertTrue(counted.wait_until_none_lives())
 
+  def test_a_pause_is_no_state_to_be_stuck_in(self):
+    """Requires: the worker does not report the time between two bundles as one
+    that the next bundle has been stuck for."""
+    threads = _sampling.SamplerThreads(idle_seconds=LONG)
+    sampler, _ = new_sampler()
+    threads.start(sampler)
+    threads.stop(sampler)
+    threads.reset(sampler)
+    until = time.monotonic() + 20
+    while (sampler.time_since_transition < 3e8 and time.monotonic() < until):
+      time.sleep(0.01)
+    self.assertGreater(sampler.time_since_transition, 3e8)
+    threads.start(sampler)
+    self.assertLess(sampler.get_info().time_since_transition, 3e8)
+    threads.stop(sampler)
+    threads.end(sampler)
+
   def test_many_samplers_at_random(self):
     threads = _sampling.SamplerThreads(idle_seconds=0.004)
     failures = []
@@ -235,7 +255,7 @@ class SamplerThreadsTest(unittest.TestCase):
           with state:
             time.sleep(chance.choice((0, 0.001, 0.005)))
           threads.stop(sampler)
-          mine = [t for t in counted.living() if t._target.__self__ is sampler]
+          mine = [t for t in counted.living() if t.sampler is sampler]
           assert len(mine) <= 1, mine
           time.sleep(chance.choice((0, 0.002, 0.004, 0.006)))
       except BaseException as exc:  # pylint: disable=broad-except
