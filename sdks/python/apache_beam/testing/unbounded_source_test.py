@@ -28,6 +28,7 @@ from apache_beam.io.unbounded_source import CheckpointMark
 from apache_beam.io.unbounded_source import RetryLater
 from apache_beam.testing._unbounded_properties import BY_NAME
 from apache_beam.testing._unbounded_run import Run
+from apache_beam.testing._unbounded_test_sources import LogReader
 from apache_beam.testing._unbounded_test_sources import LogSource
 from apache_beam.testing._unbounded_test_sources import PartsSource
 from apache_beam.testing._unbounded_test_sources import QueueReader
@@ -271,6 +272,29 @@ class ReportTest(unittest.TestCase):
 
     check_unbounded_source(make_source, VALUES, schedules=20)
     self.assertLess(len(made), 90)
+
+  def test_every_reader_is_closed_before_its_input_goes(self):
+    """Those that the DoFn keeps for another bundle, too."""
+    readers = []
+    left = []
+
+    class Reader(LogReader):
+      def __init__(self, source, mark):
+        super().__init__(source, mark)
+        readers.append(self)
+
+      def close(self):
+        readers.remove(self)
+
+    @contextlib.contextmanager
+    def make_source():
+      source = LogSource(VALUES)
+      source.reader = Reader
+      yield source
+      left.append(len(readers))
+
+    check_unbounded_source(make_source, VALUES, schedules=20)
+    self.assertEqual({0}, set(left))
 
   def test_an_input_is_cleaned_up(self):
     made = []
