@@ -142,8 +142,12 @@ class BackgroundReader(UnboundedReader):
   def open(self) -> None:
     """Connects, and seeks. The default does nothing.
 
-    Called: once, on the background thread, before the first :meth:`fetch`.
-    Must: not take long after a :meth:`close`. Otherwise it may block.
+    Called: once, on the background thread, before the first :meth:`fetch`. It
+      may block.
+    Must: clean up after itself if it raises; :meth:`shut` is not called then.
+
+    Raises:
+      whatever it likes; it counts as :meth:`fetch` does.
     """
 
   def fetch(self) -> Iterable[Any]:
@@ -178,15 +182,16 @@ class BackgroundReader(UnboundedReader):
     """Disconnects. The default does nothing.
 
     Called: once, on the background thread, after :meth:`close`; also if
-      :meth:`open` or :meth:`fetch` raised. Until then the connection is there,
-      for what is acknowledged. The place to close an ``AckLedger``.
+      :meth:`fetch` raised. Until then the connection is there, for what is
+      acknowledged. The place to close an ``AckLedger``.
     """
 
   def interrupt(self) -> None:
     """Wakes a fetch that blocks. The default does nothing.
 
-    Called: at most once, by :meth:`close`, on its thread; before :meth:`shut`.
-      Of a client for asyncio the fetch is cancelled after it.
+    Called: at most once, by :meth:`close`, on its thread, while fetching goes
+      on; before :meth:`shut`. The fetch of a client for asyncio is cancelled
+      after it.
     Must: hold for a fetch that is about to block, too. To shut a socket down
       does, or to set an event.
     """
@@ -288,7 +293,8 @@ class BackgroundReader(UnboundedReader):
     if fetcher is None or not fetcher.stop():
       return
     try:
-      self.interrupt()
+      if fetcher.interruptible:
+        self.interrupt()
     except Exception:  # pylint: disable=broad-except
       _LOGGER.warning(
           'interrupt() of a %s failed; close() waits for its fetch().',

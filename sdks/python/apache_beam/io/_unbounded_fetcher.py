@@ -22,6 +22,7 @@ Purpose: calls what an author overrides for it (``open``, ``fetch``,
   what has come.
 Guarantees:
   * These run on this thread alone, ``open`` first and ``shut`` last, both once.
+    After an ``open`` that raised there is nothing else.
   * ``fetch`` is called only while there are less than ``capacity`` items in the
     buffer, and after it was full only once it is half empty.
   * A failure, an end and "nothing came" become visible after all that came
@@ -90,6 +91,7 @@ class Fetcher:
     self.finishing = False
     self._finished = False
     self._failed = False
+    self._opened = False
     # Whether the last fetch brought nothing, and since when the next one runs.
     self._empty = False
     self._since = 0.0
@@ -189,6 +191,11 @@ class Fetcher:
     self._came.set()
     return True
 
+  @property
+  def interruptible(self) -> bool:
+    """Whether the thread may be waiting in the reader's ``fetch``."""
+    return self._opened and not self._over()
+
   def end(self) -> None:
     """Has the thread shut the reader, and waits for it, within bounds."""
     self._ending.set()
@@ -219,6 +226,7 @@ class Fetcher:
       reader = self._reader()
       if reader is not None:
         reader.open()
+        self._opened = True
       del reader
       while not (self._ends() or self._finished):
         self._fetch()
@@ -230,6 +238,8 @@ class Fetcher:
     reader = self._reader()
     if reader is None:
       self._warn_dropped()
+      return
+    if not self._opened:
       return
     self._doing = 'shut'
     try:
@@ -335,6 +345,7 @@ class Fetcher:
         exc_info=True)
 
   def _warn_dropped(self) -> None:
-    _LOGGER.warning(
-        'A %s was dropped without close(), so its shut() was not called.',
-        self._of)
+    if self._opened:
+      _LOGGER.warning(
+          'A %s was dropped without close(), so its shut() was not called.',
+          self._of)

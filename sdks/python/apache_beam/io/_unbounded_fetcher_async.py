@@ -75,6 +75,8 @@ class AsyncFetcher(Fetcher):
     if reader is None:
       self._warn_dropped()
       return
+    if not self._opened:
+      return
     self._doing = 'shut'
     try:
       await _awaited(reader.shut())
@@ -86,6 +88,7 @@ class AsyncFetcher(Fetcher):
       reader = self._reader()
       if reader is not None:
         await _awaited(reader.open())
+        self._opened = True
       del reader
       while not (self._ends() or self._finished):
         await self._fetch()
