@@ -1,15 +1,16 @@
-"""The verb `bench`: measures the series against upstream's own."""
+"""The verb `bench`: measures the series against upstream's own, or a client."""
 
 import pathlib
 
 from beamstack import bases
 from beamstack import gobuild
+from beamstack import maven
 from beamstack import pythons
 from beamstack.errors import CannotRun
 from beamstack.series import Series
 from beamstack.workspace import Workspace
 
-SUBJECTS = ('unbounded', )
+SUBJECTS = ('kafka', 'unbounded')
 
 
 def command(
@@ -25,6 +26,13 @@ def command(
   if not pins.newer:
     raise CannotRun('base.toml pins no newer release to compare with')
   ours = pythons.with_series(space, series, pins)
+  if subject == 'kafka':
+    prism = gobuild.prism(space, series, pins, 'prism')
+    return [
+        str(ours), str(script), '--ours', str(ours), '--prism', str(prism),
+        '--classpath', maven.classpath(space, 'kafka-broker'), '--out',
+        str(space.root / 'benchmarks' / 'results'), *arguments
+    ]
   rival = pythons.with_stock(space, pins, pins.newer[-1])
   prism = gobuild.prism(space, series.prefix(0), pins, 'prism-base')
   results: pathlib.Path = space.root / 'benchmarks' / 'results'

@@ -278,7 +278,7 @@ ALL = (
         'The first run makes the dev wheel and an environment with it.',
         _demo_arguments),
     Verb(
-        'bench', _bench, 'measure ours against upstream\'s own',
+        'bench', _bench, 'measure ours against upstream\'s own, or a client',
         'Writes tables and plots to benchmarks/results.', _bench_arguments),
     Verb(
         'clean', _clean, 'remove dist and the environments with a Beam in them',
