@@ -39,6 +39,9 @@ _LOGGER = logging.getLogger(__name__)
 
 # Bundles that follow one another do so within milliseconds.
 IDLE_SECONDS = 0.2
+# The longest time between two samples. Samples get rarer the longer a thread
+# runs, up to 200 ms by default: too coarse where it outlives its bundle.
+PERIOD_MS = 50
 
 
 class SamplerThreads:
