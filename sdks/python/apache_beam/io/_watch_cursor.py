@@ -33,6 +33,7 @@ Threads: owned by one bundle at a time.
 """
 
 import bisect
+import itertools
 from typing import Any
 from typing import Callable
 from typing import Iterable
@@ -163,7 +164,10 @@ class RecentKeys(SeenKeys):
     except TypeError:  # Keys that have no hash.
       return 0
 
-  def _remember(self, hashed: bytes, key: Any) -> None:
+  def _remember(self, hashed: list[bytes], keys: list) -> None:
     # One value a digest, or expiring would not find the others.
-    if self._key_of.setdefault(hashed, key) is key:
-      super()._remember(hashed, key)
+    note = self._key_of.setdefault
+    first = [note(each, key) is key for each, key in zip(hashed, keys)]
+    if not all(first):
+      keys = list(itertools.compress(keys, first))
+    super()._remember(hashed, keys)

@@ -34,16 +34,17 @@ Guarantees: why each step of :meth:`_Bundle.outputs` stands where it stands:
 
 import dataclasses
 import logging
+import operator
 import time
 from typing import Any
 from typing import Callable
 from typing import Iterator
 from typing import Mapping
 from typing import Optional
-from typing import Union
 
 from apache_beam import coders
 from apache_beam.io._unbounded_chunk import GLOBAL_WINDOWS
+from apache_beam.io._unbounded_chunk import Chunk
 from apache_beam.io._unbounded_dofn import WatermarkProvider
 from apache_beam.io._unbounded_errors import RetryLater
 from apache_beam.io._unbounded_guard import Guarded
@@ -83,7 +84,7 @@ _EARLY_SECONDS = 0.02
 # inputs may wait for this bundle to end.
 _WAIT_SECONDS = 0.1
 
-_Output = Union[TimestampedValue, WindowedValue]
+_micros = operator.attrgetter('timestamp.micros')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,12 +149,10 @@ class WatchFn(Guarded, _Provider, DoFn):
   Attributes:
     foreign_clock: whether the runner keeps a time of its own (a TestStream),
       so that the time of a poll cannot be judged by the clock here.
-    global_window: whether inputs are in the global window.
   """
   def __init__(
       self, polls: Polls, rules: Rules, output_coder: coders.Coder) -> None:
     self.foreign_clock = False
-    self.global_window = False
     self._polls = polls
     self._rules = rules
     self._output_coder = output_coder
@@ -167,7 +166,25 @@ class WatchFn(Guarded, _Provider, DoFn):
       **side_inputs):
     return _Bundle(
         self._polls, self._rules, element, tracker, watermark,
-        side_inputs, self.global_window).outputs(self.foreign_clock)
+        side_inputs).outputs(self.foreign_clock)
+
+
+class OutputsFn(Guarded, DoFn):
+  """Takes the chunks of a :class:`WatchFn` apart.
+
+  Attributes:
+    global_window: whether that is all the windows there are.
+  """
+  def __init__(self, global_window: bool) -> None:
+    self.global_window = global_window
+
+  def process(self, chunk):  # Unannotated: the type of a chunk is a ChunkOf.
+    if self.global_window:
+      # With their window, which the SDK would otherwise make anew for each.
+      return chunk.records
+    return (
+        TimestampedValue(record.value, record.timestamp)
+        for record in chunk.records)
 
 
 class _Bundle:
@@ -179,20 +196,18 @@ class _Bundle:
       element: Any,
       tracker,
       watermark,
-      side_inputs: Mapping[str, Any],
-      global_window: bool) -> None:
+      side_inputs: Mapping[str, Any]) -> None:
     self._polls = polls
     self._rules = rules
     self._element = element
     self._tracker = tracker
     self._watermark = watermark
     self._side_inputs = side_inputs
-    self._global_window = global_window
     self._restriction: Restriction = tracker.current_restriction()
     self._memory: Optional[Memory] = None
     self._metrics = BundleMetrics()
 
-  def outputs(self, foreign_clock: bool) -> Iterator[_Output]:
+  def outputs(self, foreign_clock: bool) -> Iterator[TimestampedValue]:
     # Before anything can end the bundle: the runner must hear of a watermark
     # in each.
     self._watermark.advance_to(self._restriction.watermark)
@@ -232,17 +247,17 @@ class _Bundle:
       self._pause(
           0.0 if waits else self._polls.interval if usual else found.delay)
 
-  def _given(self, outputs) -> Iterator[_Output]:
-    element = self._element
-    if self._global_window:
-      # The SDK would make the window anew for each output.
-      for output in outputs:
-        yield WindowedValue((element, output.value),
-                            output.timestamp,
-                            GLOBAL_WINDOWS)
-    else:
-      for output in outputs:
-        yield TimestampedValue((element, output.value), output.timestamp)
+  def _given(self, outputs) -> Iterator[TimestampedValue]:
+    """Outputs on their way to :class:`OutputsFn`, which takes them apart."""
+    if outputs:
+      element = self._element
+      chunk = Chunk([
+          WindowedValue((element, output.value),
+                        output.timestamp,
+                        GLOBAL_WINDOWS) for output in outputs
+      ])
+      # None of them lies before it, should the chunk have to wait somewhere.
+      yield TimestampedValue(chunk, min(outputs, key=_micros).timestamp)
 
   def _goes_back(self) -> bool:
     """Waits if the poll came early, and defers it again if it came far so.

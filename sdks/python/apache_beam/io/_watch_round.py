@@ -89,10 +89,7 @@ class New(NamedTuple):
   """An output that was never seen, with the digest of its key."""
   output: TimestampedValue
   digest: bytes
-
-  @property
-  def micros(self) -> int:
-    return self.output.timestamp.micros
+  micros: int
 
 
 @dataclasses.dataclass
@@ -142,10 +139,10 @@ def sift(
   keys = [output.value for output in outputs]
   if rules.key_fn is not None:
     keys = list(map(rules.key_fn, keys))
-  new = [
-      New(outputs[at], digest)
-      for at, digest in seen.unseen(keys, digester(rules.key_coder))
-  ]
+  new = []
+  for at, digest in seen.unseen(keys, digester(rules.key_coder)):
+    output = outputs[at]
+    new.append(New(output, digest, output.timestamp.micros))
   times = [each.micros for each in new]
   if times:
     _check_times(new, times)

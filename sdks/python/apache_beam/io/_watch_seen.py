@@ -79,14 +79,15 @@ class SeenKeys:
     They count as seen from now on; of one that is there twice, the first is
     given.
     """
+    unknown = self._unknown(keys)
+    hashed = [digest(keys[index]) for index in unknown]
+    digests = self._digests
     found = []
-    for index in self._unknown(keys):
-      key = keys[index]
-      hashed = digest(key)
-      if hashed not in self._digests:
-        self._digests.add(hashed)
-        found.append((index, hashed))
-      self._remember(hashed, key)
+    for index, each in zip(unknown, hashed):
+      if each not in digests:
+        digests.add(each)
+        found.append((index, each))
+    self._remember(hashed, [keys[index] for index in unknown])
     return found
 
   def _unknown(self, keys: list) -> list[int]:
@@ -110,7 +111,15 @@ class SeenKeys:
         ]
     return unknown
 
-  def _remember(self, hashed: bytes, key: Any) -> None:
-    known = self._values.get(type(key))
-    if known is not None:
-      known.add(key)
+  def _remember(self, hashed: list[bytes], keys: list) -> None:
+    """Makes keys known by value, with their digests beside them."""
+    types = set(map(type, keys))
+    if len(types) == 1:
+      known = self._values.get(types.pop())
+      if known is not None:
+        known.update(keys)
+      return
+    for key in keys:
+      known = self._values.get(type(key))
+      if known is not None:
+        known.add(key)

@@ -27,6 +27,7 @@ from typing import Callable
 from typing import Optional
 
 from apache_beam import coders
+from apache_beam.io._watch_dofn import OutputsFn
 from apache_beam.io._watch_memory import MEMORIES
 from apache_beam.io.watch import PollFn
 from apache_beam.io.watch import PollResult
@@ -102,7 +103,7 @@ class WatchHarness(SplitInjectingHarness):
       watch._polls.poll_fn.event = self.event
 
   def _fns(self, caps, options):
-    return [self._watch._fn()]
+    return [self._watch._fn(), OutputsFn(global_window=True)]
 
   def _element(self):
     return self._input

@@ -61,6 +61,7 @@ from typing import Union
 
 from apache_beam import coders
 from apache_beam import pvalue
+from apache_beam.io._unbounded_chunk import ChunkOf
 from apache_beam.io._unbounded_errors import RetryLater
 from apache_beam.io._unbounded_transforms import ClockAwareParDo
 from apache_beam.io._watch_conditions import TerminationCondition
@@ -72,6 +73,7 @@ from apache_beam.io._watch_conditions import checked as checked_condition
 from apache_beam.io._watch_conditions import either_of
 from apache_beam.io._watch_conditions import never
 from apache_beam.io._watch_conditions import time_span
+from apache_beam.io._watch_dofn import OutputsFn
 from apache_beam.io._watch_dofn import Polls
 from apache_beam.io._watch_dofn import WatchFn
 from apache_beam.io._watch_errors import PollError
@@ -80,6 +82,7 @@ from apache_beam.io._watch_errors import WatchStateError
 from apache_beam.io._watch_poll import PollFn
 from apache_beam.io._watch_poll import PollResult
 from apache_beam.io._watch_round import Rules
+from apache_beam.transforms.core import ParDo
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.ptransform import PTransform
 from apache_beam.transforms.window import GlobalWindows
@@ -235,12 +238,15 @@ class Watch(PTransform):
           'Watch polls for each element of a PCollection, but was applied to '
           f'{pcoll!r}. For a single input: pipeline | beam.Create([input]) | '
           'Watch(...).')
-    fn = self._fn()
-    fn.global_window = isinstance(pcoll.windowing.windowfn, GlobalWindows)
-    poll = ClockAwareParDo(fn, pcoll.pipeline, **self._side_inputs)
     output_type = typehints.Tuple[pcoll.element_type or typehints.Any,
                                   _type_of(self._output_coder)]
-    return pcoll | 'Poll' >> poll.with_output_types(output_type)
+    poll = ClockAwareParDo(self._fn(), pcoll.pipeline, **self._side_inputs)
+    global_window = isinstance(pcoll.windowing.windowfn, GlobalWindows)
+    return (
+        pcoll
+        | 'Poll' >> poll.with_output_types(ChunkOf(output_type))
+        | 'Outputs' >> ParDo(
+            OutputsFn(global_window)).with_output_types(output_type))
 
   def display_data(self):
     return {
