@@ -36,6 +36,9 @@ from typing import Any
 from typing import Iterator
 from typing import Optional
 
+from apache_beam.io.kafka_native import KafkaSource
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+
 try:
   import confluent_kafka
   from confluent_kafka import admin
@@ -50,7 +53,7 @@ HOW = (
 USER = 'alice'
 PASSWORD = 'opensesame-7261'
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _PROPERTIES = '''
 process.roles=broker,controller
 node.id=1
@@ -245,6 +248,35 @@ class BrokerTestCase(unittest.TestCase):
   @classmethod
   def stop_broker(cls) -> None:
     BrokerTestCase.broker.stop()
+
+
+class EndingSource(KafkaSource):
+  """Ends, as tests have to: when its partitions have been read so far.
+
+  Args:
+    ends: the offset at which a partition ends, by number; for ever if it is a
+      file that is not there yet.
+  """
+  def __init__(self, *args, ends, **kwargs):
+    super().__init__(*args, **kwargs)
+    self._ends = ends
+
+  def create_reader(self, options, checkpoint_mark):
+    reader = super().create_reader(options, checkpoint_mark)
+    watermark = reader.get_watermark
+
+    def get_watermark():
+      found = watermark()
+      if isinstance(self._ends, str):
+        done = os.path.exists(self._ends)
+      else:
+        done = all(
+            p.position >= self._ends.get(p.number, 0)
+            for p in reader._partitions)
+      return MAX_TIMESTAMP if done else found
+
+    reader.get_watermark = get_watermark
+    return reader
 
 
 def _free_ports(count: int) -> list[int]:

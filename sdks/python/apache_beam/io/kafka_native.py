@@ -345,8 +345,9 @@ class ReadFromKafkaNative(PTransform):
       The group must not have members that subscribe.
     start: where a new job begins, in each partition: ``'earliest'``,
       ``'latest'``, ``'committed'`` (the offsets of the group, the earliest
-      where it has none), or a ``Timestamp`` (the first record that is not
-      older). A job that is restarted with its checkpoint goes on from that.
+      where it has none; what the job before still held in its state is not
+      read again), or a ``Timestamp`` (the first record that is not older). A
+      job that is restarted with its checkpoint goes on from that.
     event_time: :class:`CreateTime` (the default, with a delay of a minute),
       :class:`LogAppendTime` or :class:`RecordTime`.
     isolation_level: ``'read_committed'`` leaves out records of transactions

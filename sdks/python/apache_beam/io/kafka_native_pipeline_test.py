@@ -44,6 +44,7 @@ from apache_beam.internal import pickler
 from apache_beam.io import _kafka_tending
 from apache_beam.io import kafka_native
 from apache_beam.io._kafka_testing import BrokerTestCase
+from apache_beam.io._kafka_testing import EndingSource
 from apache_beam.io._unbounded_restriction import RestrictionCoder
 from apache_beam.io.kafka_native import CreateTime
 from apache_beam.io.kafka_native import KafkaSource
@@ -54,7 +55,6 @@ from apache_beam.testing.unbounded_source import SplitInjectingHarness
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import FixedWindows
-from apache_beam.utils.timestamp import MAX_TIMESTAMP
 
 PRISM = os.environ.get('PRISM_LOCATION')
 
@@ -67,35 +67,6 @@ def setUpModule():
 
 def tearDownModule():
   BrokerTestCase.stop_broker()
-
-
-class EndingSource(KafkaSource):
-  """Ends, as tests have to: when its partitions have been read so far.
-
-  Args:
-    ends: the offset at which a partition ends, by number; for ever if it is a
-      file that is not there yet.
-  """
-  def __init__(self, *args, ends, **kwargs):
-    super().__init__(*args, **kwargs)
-    self._ends = ends
-
-  def create_reader(self, options, checkpoint_mark):
-    reader = super().create_reader(options, checkpoint_mark)
-    watermark = reader.get_watermark
-
-    def get_watermark():
-      found = watermark()
-      if isinstance(self._ends, str):
-        done = os.path.exists(self._ends)
-      else:
-        done = all(
-            p.position >= self._ends.get(p.number, 0)
-            for p in reader._partitions)
-      return MAX_TIMESTAMP if done else found
-
-    reader.get_watermark = get_watermark
-    return reader
 
 
 class Note(beam.DoFn):
