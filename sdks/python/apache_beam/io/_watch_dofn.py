@@ -71,6 +71,7 @@ from apache_beam.io._watch_tracker import WatchTracker
 from apache_beam.transforms.core import DoFn
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
+from apache_beam.transforms.window import WindowFn
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Duration
 from apache_beam.utils.timestamp import Timestamp
@@ -85,6 +86,8 @@ _EARLY_SECONDS = 0.02
 _WAIT_SECONDS = 0.1
 
 _micros = operator.attrgetter('timestamp.micros')
+# With the type, for those who have types checked while the pipeline runs.
+_ChunkAt = TimestampedValue[Chunk]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,19 +175,23 @@ class WatchFn(Guarded, _Provider, DoFn):
 class OutputsFn(Guarded, DoFn):
   """Takes the chunks of a :class:`WatchFn` apart.
 
-  Attributes:
-    global_window: whether that is all the windows there are.
+  Args:
+    windowfn: of the inputs, and so of the outputs; None: the global window,
+      which the SDK would otherwise make anew for each output.
   """
-  def __init__(self, global_window: bool) -> None:
-    self.global_window = global_window
+  def __init__(self, windowfn: Optional[WindowFn] = None) -> None:
+    self._windowfn = windowfn
 
   def process(self, chunk):  # Unannotated: the type of a chunk is a ChunkOf.
-    if self.global_window:
-      # With their window, which the SDK would otherwise make anew for each.
+    if self._windowfn is None:
       return chunk.records
-    return (
-        TimestampedValue(record.value, record.timestamp)
-        for record in chunk.records)
+    # A list: who checks types at run time goes through it twice.
+    return [self._in_window(record) for record in chunk.records]
+
+  def _in_window(self, record: WindowedValue) -> WindowedValue:
+    context = WindowFn.AssignContext(record.timestamp, record.value)
+    return WindowedValue(
+        record.value, record.timestamp, self._windowfn.assign(context))
 
 
 class _Bundle:
@@ -257,7 +264,7 @@ class _Bundle:
                         GLOBAL_WINDOWS) for output in outputs
       ])
       # None of them lies before it, should the chunk have to wait somewhere.
-      yield TimestampedValue(chunk, min(outputs, key=_micros).timestamp)
+      yield _ChunkAt(chunk, min(outputs, key=_micros).timestamp)
 
   def _goes_back(self) -> bool:
     """Waits if the poll came early, and defers it again if it came far so.

@@ -103,7 +103,7 @@ class WatchHarness(SplitInjectingHarness):
       watch._polls.poll_fn.event = self.event
 
   def _fns(self, caps, options):
-    return [self._watch._fn(), OutputsFn(global_window=True)]
+    return [self._watch._fn(), OutputsFn()]
 
   def _element(self):
     return self._input

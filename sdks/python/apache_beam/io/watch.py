@@ -241,12 +241,14 @@ class Watch(PTransform):
     output_type = typehints.Tuple[pcoll.element_type or typehints.Any,
                                   _type_of(self._output_coder)]
     poll = ClockAwareParDo(self._fn(), pcoll.pipeline, **self._side_inputs)
-    global_window = isinstance(pcoll.windowing.windowfn, GlobalWindows)
+    windowfn = pcoll.windowing.windowfn
+    if isinstance(windowfn, GlobalWindows):
+      windowfn = None
     return (
         pcoll
         | 'Poll' >> poll.with_output_types(ChunkOf(output_type))
         | 'Outputs' >> ParDo(
-            OutputsFn(global_window)).with_output_types(output_type))
+            OutputsFn(windowfn)).with_output_types(output_type))
 
   def display_data(self):
     return {

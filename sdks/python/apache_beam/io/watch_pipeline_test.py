@@ -35,6 +35,7 @@ import unittest
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io import _watch_metrics
+from apache_beam.io._watch_dofn import OutputsFn
 from apache_beam.io._watch_memory import MEMORIES
 from apache_beam.io._watch_poll import NumberedPollFn
 from apache_beam.io.watch import PollResult
@@ -309,6 +310,32 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
                        options=options) as p:
       outputs = p | beam.Create(['a']) | Watch(poll_fn, 0)
       assert_that(outputs, equal_to(poll_fn.expected('a')))
+    POLLS.clear()
+    with beam.Pipeline(runner=fn_api_runner.FnApiRunner(),
+                       options=options) as p:
+      outputs = (
+          p
+          | beam.Create(['a'])
+          | beam.WindowInto(FixedWindows(10))
+          | Watch(poll_fn, 0))
+      assert_that(outputs, equal_to(poll_fn.expected('a')))
+
+  def test_chunks_pass_through_their_coder(self):
+    """Where a runner does not fuse, or breaks the fusion here as a reshuffle.
+    """
+    class Unfused(Watch):
+      def expand(self, pcoll):
+        chunks = super().expand(pcoll).producer.inputs[0]
+        return chunks | beam.Reshuffle() | beam.ParDo(OutputsFn())
+
+    poll_fn = self.growing(3)
+    with self.pipeline() as p:
+      outputs = (
+          p
+          | beam.Create(['a'])
+          | Unfused(poll_fn, 0)
+          | beam.Map(lambda kv, at=beam.DoFn.TimestampParam: (kv[1], int(at))))
+      assert_that(outputs, equal_to([(f'a-{n}', 1000 + n) for n in range(9)]))
 
   def test_a_poll_fn_of_the_main_script_on_another_process(self):
     self.assertIn('all 25 outputs', self.run_script(sys.executable))
