@@ -3,6 +3,7 @@
 import pathlib
 
 from beamstack import bases
+from beamstack import debian
 from beamstack import gobuild
 from beamstack import maven
 from beamstack import pythons
@@ -10,7 +11,12 @@ from beamstack.errors import CannotRun
 from beamstack.series import Series
 from beamstack.workspace import Workspace
 
-SUBJECTS = ('kafka', 'unbounded')
+# Their scripts. None has the name of a client library, which it would hide.
+SUBJECTS = {
+    'kafka': 'kafka.py',
+    'redis': 'redis_streams.py',
+    'unbounded': 'unbounded.py',
+}
 
 
 def command(
@@ -20,7 +26,7 @@ def command(
 
   The rival is the newest pinned release as it was released.
   """
-  script = space.root / 'benchmarks' / f'{subject}.py'
+  script = space.root / 'benchmarks' / SUBJECTS[subject]
   if not script.is_file():
     raise CannotRun(f'{script} is not there', 'git status')
   if not pins.newer:
@@ -32,6 +38,13 @@ def command(
         str(ours), str(script), '--ours', str(ours), '--prism', str(prism),
         '--classpath', maven.classpath(space, 'kafka-broker'), '--out',
         str(space.root / 'benchmarks' / 'results'), *arguments
+    ]
+  if subject == 'redis':
+    server = debian.find(space, debian.REDIS_SERVER)
+    return [
+        str(ours), str(script), '--ours', str(ours), '--redis-server',
+        str(server), '--out', str(space.root / 'benchmarks' / 'results'),
+        *arguments
     ]
   rival = pythons.with_stock(space, pins, pins.newer[-1])
   prism = gobuild.prism(space, series.prefix(0), pins, 'prism-base')
