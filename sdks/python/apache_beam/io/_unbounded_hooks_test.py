@@ -64,6 +64,7 @@ from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 
 PRISM = os.environ.get('PRISM_LOCATION')
 
@@ -709,8 +710,31 @@ class MetricsTest(JournalTest, unittest.TestCase):
     self.assertEqual(8 * 85, metrics['backlog_bytes'].max)
     self.assertGreater(metrics['finalized'], 0)
     self.assertGreater(metrics['watermark_lag_millis'].min, 0)
+    self.assertEqual(1, metrics['open_readers'].value)
     self.assertNotIn('late_records', metrics)
     self.assertNotIn('failed_finalizations', metrics)
+
+  def test_open_readers_are_told_when_their_number_changed(self):
+    count = _unbounded_reader.OPEN_READERS
+    count.take_change()
+    harness = Harness(self.source(40), max_records=10)
+    residual = harness.bundle(harness.initial()).residuals[0]
+    opened = count.take_change()
+    self.assertIsNone(count.take_change())
+    harness.bundle(residual).raise_error()
+    self.assertIsNone(count.take_change())
+    READERS.close_all()
+    self.assertEqual(opened - 1, count.take_change())
+
+  def test_an_id_does_not_count_as_bytes_of_its_record(self):
+    reader = _unbounded_reader.OpenReader(
+        CountingReader(self.source(1), None),
+        CountMarkCoder(self.id()),
+        coders.BytesCoder(),
+        identified=True)
+    record = WindowedValue((b'a long id of a record', b'12345'), 0, ())
+    self.assertEqual(5, reader.weigh([record]))
+    reader.close()
 
   def test_late_records_and_retries_are_counted(self):
     name = self.id()
