@@ -704,6 +704,17 @@ class LossTest(RedisTest):
     with self.assertLogs(level='WARNING'):
       self.assertEqual([2], self.read(self.reader(split)))
 
+  def test_what_was_done_and_deleted_since_it_was_found_is_no_loss(self):
+    split = self.split(claim_idle_seconds=0.05, batch_size=2)
+    self.add(*range(1, 7))
+    self.client.xreadgroup('g', 'slow', {'s': '>'})
+    time.sleep(0.1)
+    reader = self.reader(split)
+    self.assertEqual([1, 2], self.read(reader, 2))
+    self.client.xack('s', 'g', '4-0', '5-0')
+    self.client.xdel('s', '5-0')
+    self.assertEqual([3, 6], self.read(reader))
+
   def test_unread_entries_that_were_trimmed(self):
     """Case B56: what the position points to is gone."""
     self.add(1, 2)
@@ -1055,6 +1066,26 @@ def _make_certificate(certificate, key):
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption()))
+
+
+@needs_redis
+class ClusterTest(unittest.TestCase):
+  def test_is_refused_by_name(self):
+    nodes = [RedisServer('--cluster-enabled', 'yes') for _ in range(2)]
+    for node, slots in zip(nodes, ((0, 8191), (8192, 16383))):
+      self.addCleanup(node.stop)
+      node.client().execute_command('CLUSTER ADDSLOTSRANGE', *slots)
+    here, there = nodes
+    here.client().execute_command('CLUSTER MEET', '127.0.0.1', there.port)
+    deadline = time.monotonic() + 30
+    while here.client().execute_command(
+        'CLUSTER INFO')['cluster_state'] != 'ok':
+      self.assertLess(time.monotonic(), deadline)
+      time.sleep(0.05)
+    # Of the names, some belong to the other node.
+    with self.assertRaisesRegex(
+        redisstreams.RedisStreamsError, 'cluster, which is not supported'):
+      RedisStreamsSource(here.url, list('abcdefgh'), 'g').split(20)
 
 
 class BacklogTest(RedisTest):

@@ -270,7 +270,8 @@ class Stream:
     ids = [str(entry.id).encode() for entry in todo]
     contents = self._server.calls(
         [('XRANGE', self.name, entry_id, entry_id) for entry_id in ids])
-    gone = [entry_id for entry_id, found in zip(ids, contents) if not found]
+    gone = self._still_pending(
+        [entry_id for entry_id, found in zip(ids, contents) if not found])
     if gone:
       # Before anything is claimed, as that would have the server forget them.
       self._lost(
@@ -296,6 +297,14 @@ class Stream:
         content[0] for entry_id, content in zip(ids, contents)
         if entry_id in taken
     ]
+
+  def _still_pending(self, ids: list[bytes]) -> list[bytes]:
+    """Others may have been acknowledged, and deleted, since they were found.
+    """
+    replies = self._server.calls([(
+        'XPENDING', self.name, self._plan.group, entry_id, entry_id, 1)
+                                  for entry_id in ids])
+    return [entry_id for entry_id, found in zip(ids, replies) if found]
 
   def move(
       self, ids: list[bytes], consumer: str, idle_ms: int = 0) -> list[bytes]:
