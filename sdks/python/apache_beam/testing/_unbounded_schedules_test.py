@@ -21,14 +21,14 @@ import itertools
 import pickle
 import unittest
 
+from apache_beam.io import unbounded_source as api
 from apache_beam.testing import _unbounded_schedules as schedules
+from apache_beam.testing import unbounded_source as kit
 from apache_beam.testing._unbounded_properties import BY_NAME
 from apache_beam.testing._unbounded_properties import PROPERTIES
 from apache_beam.testing._unbounded_properties import ConformanceError
 from apache_beam.testing._unbounded_properties import listed
 from apache_beam.testing._unbounded_properties import show
-from apache_beam.testing import unbounded_source as kit
-from apache_beam.io import unbounded_source as api
 
 
 class AllSchedulesTest(unittest.TestCase):
@@ -61,6 +61,18 @@ class AllSchedulesTest(unittest.TestCase):
     self.assertIn(('advance', 'mark', 'crash'), given)
     self.assertIn(('advance', 'mark', 'close', 'finalize'), given)
     self.assertGreater(len(given), 40)
+
+  def test_a_committed_mark_may_be_finalized_after_a_crash(self):
+    """And one that was lost by it may not."""
+    for steps, allowed in (
+        (['advance', 'mark', 'close', 'advance', 'crash'], True),
+        (['advance', 'mark', 'crash'], False),
+        (['advance', 'mark', 'finalize', 'advance', 'crash'], False),
+    ):
+      state = schedules.State()
+      for step in steps:
+        state = state.after(step, 3)
+      self.assertEqual(allowed, state.allows('finalize', 3), steps)
 
   def test_steps_that_would_change_nothing_are_left_out(self):
     for steps in itertools.islice(schedules.all_schedules(2), 500):
