@@ -135,10 +135,10 @@ class RedisStreamsReader(UnboundedReader):
 
   def get_current(self) -> RedisStreamEntry:
     entry_id, values = self._current
+    # Names and values in turn.
+    turns = iter(values)
     return RedisStreamEntry(
-        self._stream.name,
-        entry_id.decode(),
-        dict(zip(values[::2], values[1::2])))
+        self._stream.name, entry_id.decode(), dict(zip(turns, turns)))
 
   def get_current_timestamp(self) -> Timestamp:
     ms = self._current[0].partition(b'-')[0]
