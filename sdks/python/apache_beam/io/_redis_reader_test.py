@@ -1135,6 +1135,18 @@ class BacklogTest(RedisTest):
       self.assertEqual([8, 9], self.read(reader))
     self.assertEqual(0, reader.get_split_backlog_bytes())
     self.assertEqual(0, split.get_total_backlog_bytes(None))
+    # No more than there are, whatever it counts.
+    self.add(10, 11)
+    self.assertEqual(9 - 3 + 2, self.client.xinfo_groups('s')[0]['lag'])
+    self.assertEqual(4 * 19, split.get_total_backlog_bytes(None))
+
+  def test_is_known_if_all_that_is_left_is_unread(self):
+    self.add(*range(1, 10))
+    split = self.split(start='2-0')
+    self.client.xtrim('s', maxlen=4, approximate=False)
+    self.client.xdel('s', '8-0')
+    self.assertIsNone(self.client.xinfo_groups('s')[0]['lag'])
+    self.assertEqual(3 * 18, split.get_total_backlog_bytes(None))
 
   def test_opens_no_reader(self):
     """Case B70."""
@@ -1151,10 +1163,11 @@ class WatermarkTest(RedisTest):
     return Timestamp.of(time.time())
 
   def test_follows_the_entries_while_there_are_more(self):
+    # Of those that were fetched, the next is known.
     self.add(1000, 2000, 3000, 4000)
     reader = self.reader(self.split(batch_size=2))
     self.assertEqual(MIN_TIMESTAMP, reader.get_watermark())
-    for number in (1000, 2000, 3000):
+    for number in (2000, 2000, 4000):
       self.read(reader, 1)
       self.assertEqual(event_time(number), reader.get_watermark())
 
@@ -1164,6 +1177,16 @@ class WatermarkTest(RedisTest):
     self.read(reader)
     self.assertAlmostEqual(
         0, float(self.now() - reader.get_watermark()) - 7, delta=2)
+
+  def test_waits_for_what_was_fetched(self):
+    self.add(1000, 2000, 3000, stream='a')
+    self.add(4000, stream='b')
+    reader = self.reader(self.split(['a', 'b']))
+    for number in (2000, 3000, 4000):
+      self.read(reader, 1)
+      self.assertEqual(event_time(number), reader.get_watermark())
+    self.read(reader, 1)
+    self.assertGreater(reader.get_watermark(), event_time(10**9))
 
   def test_does_not_pass_what_comes_next(self):
     reader = self.reader(self.split(idle_slack_seconds=0))

@@ -374,9 +374,8 @@ class Stream:
     if following is None and self.todo:
       following = self.todo[0].id
     if following is not None:
-      # Below the last, if it was taken over.
-      value = min(
-          watermark.value(MIN_TIMESTAMP, False), event_time(following.ms))
+      # A run is in order. It may be below earlier ones, if it was taken over.
+      value = event_time(following.ms)
     elif self.caught_up_ms is None:
       value = watermark.value(MIN_TIMESTAMP, False)
     else:

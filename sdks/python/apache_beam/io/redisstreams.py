@@ -29,9 +29,9 @@
         | beam.Map(lambda entry: entry.fields[b'amount'])
         | beam.Map(print))
 
-It stands on the package ``redis`` (``pip install redis``), which workers need
-too, and on a server of Redis 6.2 or newer; backlogs and the loss of unread
-entries are known from Redis 7 on.
+It stands on the package ``redis`` (5.3 or newer, ``pip install redis``), which
+workers need too, and on a server of Redis 6.2 or newer; backlogs and the loss
+of unread entries are known from Redis 7 on.
 
 What is promised:
 
