@@ -26,6 +26,7 @@ import collections
 import contextlib
 import copy
 import gc
+import itertools
 import pickle
 import queue
 import random
@@ -75,33 +76,43 @@ class Scripted(BackgroundReader):
 
   Attributes:
     calls: (name, thread) of all that was called.
-    waiting: whether a fetch waits for the test.
+    given: what was delivered.
   """
   def __init__(self, capacity: int = 10) -> None:
     super().__init__(capacity)
     self.calls: list[tuple[str, threading.Thread]] = []
     self.commands: queue.SimpleQueue = queue.SimpleQueue()
-    self.waiting = False
+    self.fed = 0
+    self.fetches = 0
     self.given: list = []
 
+  def command(self, command) -> None:
+    self.fed += 1
+    self.commands.put(command)
+
   def feed(self, *items) -> None:
-    self.commands.put(lambda: list(items))
+    self.command(lambda: list(items))
 
   def feed_one_by_one(self, *items) -> None:
-    self.commands.put(lambda: iter(items))
+    self.command(lambda: iter(items))
 
   def feed_last(self, *items) -> None:
     def last():
       self.finish()
       return list(items)
 
-    self.commands.put(last)
+    self.command(last)
 
   def fail(self, exc: BaseException) -> None:
     def failing():
       raise exc
 
-    self.commands.put(failing)
+    self.command(failing)
+
+  @property
+  def waiting(self) -> bool:
+    """Whether there is a fetch that waits for a command, or is about to."""
+    return self.fetches > self.fed
 
   def called(self, name: str) -> int:
     return sum(call == name for call, _ in self.calls)
@@ -110,8 +121,9 @@ class Scripted(BackgroundReader):
     """Waits until the thread waits: for the test, for room or for the end."""
     thread = self.fetcher
     until(
-        lambda: self.waiting and self.commands.empty() or thread._full or
-        thread._over() or not thread._thread.is_alive(),
+        lambda: self.waiting or thread._over() or
+        thread._full and len(thread.items) > thread._resume_at or
+        not thread._thread.is_alive(),
         'the thread can do no more')
 
   @property
@@ -126,10 +138,8 @@ class Scripted(BackgroundReader):
 
   def fetch(self):
     self._note('fetch')
-    self.waiting = True
-    command = self.commands.get(timeout=PATIENCE_SECONDS)
-    self.waiting = False
-    return command()
+    self.fetches += 1
+    return self.commands.get(timeout=PATIENCE_SECONDS)()
 
   def interrupt(self) -> None:
     self._note('interrupt')
@@ -152,12 +162,10 @@ class ScriptedAsync(Scripted):
 
   async def fetch(self):
     self._note('fetch')
-    self.waiting = True
+    self.fetches += 1
     while self.commands.empty():
       await asyncio.sleep(0.0005)
-    command = self.commands.get()
-    self.waiting = False
-    return command()
+    return self.commands.get()()
 
   def interrupt(self) -> None:
     self._note('interrupt')
@@ -458,39 +466,49 @@ class OrdersTest(BackgroundTest):
     reader.advance()
     self.assertTrue(reader.finished)
 
-  def test_a_failure_that_comes_while_the_buffer_is_looked_at(self):
-    """Items and a failure come after the reader found the buffer empty."""
-    reader = self.opened(Scripted())
-    thread = reader.fetcher
-    reader.settle()
+  def test_items_and_a_failure_that_come_between_two_looks(self):
+    """A look finds no items; before the next, items and a failure come.
 
-    class Failed:
-      """Comes to be at the moment when it is read."""
-      def __get__(self, instance, owner):
-        if threading.current_thread() is threading.main_thread():
-          if not reader.fed and not instance.items:
-            reader.fed = True
-            reader.feed(1, 2)
-            reader.fail(ValueError('no'))
-            until(lambda: 'failed' in instance.__dict__, 'the failure')
-            return False
-        return instance.__dict__.get('failed', False)
+    Passes if the items are given, and then the failure is raised, whichever
+    look it is.
+    """
+    looks = 0
+    for number in range(1, 12):
 
-      def __set__(self, instance, value):
-        instance.__dict__['failed'] = value
+      class Items(collections.deque):
+        looks = 0
 
-    reader.fed = False
+        def __len__(self):
+          seen = super().__len__()
+          if threading.current_thread() is threading.main_thread():
+            Items.looks += 1
+            if Items.looks == number:
+              reader.feed(1, 2)
+              reader.fail(ValueError('no'))
+              until(lambda: reader.fetcher._failed, 'the failure')
+          return seen
 
-    class Hooked(fetcher_module.Fetcher):
-      _failed = Failed()
+        def __bool__(self):
+          # Python 3.10 would not ask for the length.
+          return len(self) > 0
 
-    thread.__class__ = Hooked
-    given = []
-    with self.assertRaisesRegex(ValueError, 'no'):
-      while True:
-        if reader.advance():
-          given.append(reader.current)
-    self.assertEqual([1, 2], given)
+      class Hooked(fetcher_module.Fetcher):
+        def __init__(self, *args):
+          super().__init__(*args)
+          self.items = Items()
+
+      with self.subTest(number), mock.patch(
+          'apache_beam.io._unbounded_background.Fetcher', Hooked):
+        reader = Scripted()
+        self.stack.callback(reader.close)
+        with self.assertRaisesRegex(ValueError, 'no'):
+          reader.start()
+          for _ in range(100):
+            reader.advance()
+        self.assertEqual([1, 2], reader.given)
+        reader.close()
+      looks = max(looks, Items.looks)
+    self.assertGreaterEqual(looks, 12)
 
   def test_idle_is_not_seen_between_an_empty_fetch_and_the_next_items(self):
     reader = Scripted()
@@ -723,7 +741,7 @@ class FailureTest(BackgroundTest):
       yield 1
       raise ValueError('gone')
 
-    reader.commands.put(failing)
+    reader.command(failing)
     reader.settle()
     self.assertTrue(reader.advance())
     with self.assertRaisesRegex(ValueError, 'gone'):
@@ -789,7 +807,7 @@ class FailureTest(BackgroundTest):
       for kind in KINDS:
         with self.subTest(name, kind=kind.__name__):
           reader = self.opened(kind())
-          reader.commands.put(lambda what=what: what)
+          reader.command(lambda what=what: what)
           reader.settle()
           with self.assertRaisesRegex(
               TypeError, rf'Scripted\w*.fetch\(\) returned a {name}.*iterable'):
@@ -821,6 +839,28 @@ class CloseTest(BackgroundTest):
           reader.close()
           self.assertEqual([], fetch_threads())
           self.assertEqual(0, reader.buffered())
+
+  def test_ends_a_fetch_that_yields_for_ever(self):
+    class Endless(Scripted):
+      def fetch(self):
+        yield from itertools.count()
+
+    class EndlessAsync(ScriptedAsync):
+      async def fetch(self):
+        for n in itertools.count():
+          await asyncio.sleep(0)
+          yield n
+
+    for kind in (Endless, EndlessAsync):
+      for taken in (0, 100):
+        with self.subTest(kind.__name__, taken=taken):
+          reader = self.opened(kind())
+          until(lambda: reader.advance() or reader.given, 'an item')
+          while len(reader.given) < taken:
+            reader.advance()
+          reader.close()
+          self.assertEqual([], fetch_threads())
+          self.assertEqual(1, reader.called('shut'))
 
   def test_gives_up_on_a_thread_that_does_not_end_and_says_which(self):
     self.patch('CLOSE_SECONDS', 0.05)
@@ -869,9 +909,10 @@ class CloseTest(BackgroundTest):
 
   def test_from_the_background_thread(self):
     reader = self.opened(Scripted())
-    reader.commands.put(lambda: reader.close() or [])
+    reader.command(lambda: reader.close() or reader._note('closed') or [])
     until(lambda: not fetch_threads(), 'the end of the thread')
-    self.assertEqual(1, reader.called('shut'))
+    calls = [name for name, _ in reader.calls]
+    self.assertEqual(['interrupt', 'closed', 'shut'], calls[-3:])
 
   def test_before_start(self):
     reader = Scripted()
@@ -956,7 +997,7 @@ class AsyncTest(BackgroundTest):
   def test_close_cancels_what_waits_and_does_not_cancel_shut(self):
     class Waiting(ScriptedAsync):
       async def wait(self):
-        self.waiting = True
+        self._note('waits')
         try:
           await asyncio.Event().wait()
         finally:
@@ -982,11 +1023,11 @@ class AsyncTest(BackgroundTest):
     for kind in (InOpen, InFetch, InYielding):
       with self.subTest(kind.__name__):
         reader = self.opened(kind())
-        until(lambda: reader.waiting, 'the wait')
+        until(lambda: reader.called('waits'), 'the wait')
         reader.close()
         calls = [name for name, _ in reader.calls]
         if kind is InOpen:
-          self.assertEqual(['cancelled'], calls)
+          self.assertEqual(['waits', 'cancelled'], calls)
         else:
           self.assertEqual(['interrupt', 'cancelled', 'shut'], calls[-3:])
 
