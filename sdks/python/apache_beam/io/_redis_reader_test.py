@@ -440,6 +440,18 @@ class TakingOverTest(RedisTest):
     self.assertEqual([], self.pending())
     self.assertEqual([], self.read(self.reader(split, last)))
 
+  def test_takes_over_all_before_it_reads_on(self):
+    """A run is in order: its last entry stands for all before."""
+    self.add(*range(1, 11))
+    split = self.split()
+    reader = self.reader(split)
+    self.read(reader, 1)
+    mark = reader.get_checkpoint_mark()
+    reader.close()
+    self.add(11, 12)
+    split._batch_size = 3
+    self.assertEqual(list(range(2, 13)), self.read(self.reader(split, mark)))
+
   def test_committed_runs_stay_committed_over_runs(self):
     """Entries of several runs wait for an acknowledgement; none comes again."""
     self.add(*range(1, 7))
@@ -572,10 +584,9 @@ class ClaimingTest(RedisTest):
 
   def test_claims_many(self):
     split = self.split(claim_idle_seconds=0.1, batch_size=100)
-    self.client.xgroup_createconsumer('s', 'g', 'other')
     self.add(*range(1, 2501))
-    self.client.xreadgroup('g', 'dead', {'s': '>'}, count=1200)
-    self.client.xreadgroup('g', 'other', {'s': '>'}, count=1300)
+    self.client.xreadgroup('g', 'zoe', {'s': '>'}, count=1200)
+    self.client.xreadgroup('g', 'amy', {'s': '>'}, count=1300)
     time.sleep(0.15)
     with mock.patch.object(_redis_stream, '_PAGE', 70):
       self.assertEqual(list(range(1, 2501)), self.read(self.reader(split)))
@@ -622,14 +633,15 @@ class ClaimingTest(RedisTest):
     self.assertEqual([2], self.read(slow))
 
   def test_claims_once_among_splits(self):
-    splits = self.source(num_splits=2, claim_idle_seconds=0.1).split(20)
+    splits = self.source(
+        num_splits=2, claim_idle_seconds=0.1, batch_size=5).split(20)
     self.dead(*range(1, 21))
     time.sleep(0.15)
     found = []
     readers = [self.reader(split) for split in splits]
     for reader in readers:
       reader.start()
-    # Both have looked by now, and each of them has found all.
+    # Both have looked by now, and found what the other takes.
     for reader in readers:
       if reader._current:
         found.append(int(reader.get_current().fields[b'n']))
@@ -1114,6 +1126,11 @@ class BacklogTest(RedisTest):
     splits = self.source(num_splits=3).split(20)
     size = splits[0].get_total_backlog_bytes(None)
     self.assertEqual(9 * 18, 3 * size)
+    reader = self.reader(splits[0])
+    reader._plan = reader._plan._replace(batch_size=2)
+    self.read(reader, 1)
+    # One that was fetched, and a third of the seven that were not.
+    self.assertEqual((1 + 3) * 18, reader.get_split_backlog_bytes())
 
   def test_is_unknown_if_the_server_does_not_know(self):
     self.add(*range(1, 10))
