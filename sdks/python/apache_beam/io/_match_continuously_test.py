@@ -505,6 +505,11 @@ class ClockTest(FolderTest):
     self.assertEqual([0, 25, 50, 75, 100],
                      self.run_to_the_end(seconds_a_poll=25))
 
+  def test_the_pause_is_shorter_by_what_the_listing_took(self):
+    self.watch(on_match=lambda: time.sleep(0.3))
+    self.poll(0)
+    self.assertLess(self.result.delays[0], 9.75)
+
   def test_a_job_that_was_down_over_the_stop_polls_once(self):
     folder = self.watch(stop=START + 100)
     folder.write('a')
