@@ -179,6 +179,7 @@ class OpenReader:
     self._has_ids = identified
     self._value = self._identified if identified else reader.get_current
     self._mark: Optional[Any] = None
+    self._mark_bytes: Optional[bytes] = None
     self._warned_late = False
     self._warned_backlog = False
     self._weight = 0
@@ -235,15 +236,14 @@ class OpenReader:
           'needed: the source says requires_deduping().')
     return record_id, self.reader.get_current()
 
-  def cut_mark(self, previous: Optional[bytes], count: int) -> tuple[Any, bytes]:
+  def cut_mark(self, count: int) -> tuple[Any, bytes]:
     """Cuts a mark, and encodes it here and now.
 
     That freezes what is resumed after, should the source go on changing the
     object.
 
     Args:
-      previous: the bytes of the last mark.
-      count: how many records were read since.
+      count: how many records were read since the last one.
 
     Returns:
       The mark and its bytes.
@@ -262,8 +262,11 @@ class OpenReader:
     encoded = self.mark_coder.encode(mark)
     if self._mark is None:
       self._check_coder(mark, encoded)
-    self._mark = mark
-    if encoded == previous:
+    # Only of this reader's own marks can it be said that they have to move: a
+    # queue may give a new reader the very records that the last one gave.
+    stands = encoded == self._mark_bytes
+    self._mark, self._mark_bytes = mark, encoded
+    if stands:
       raise MarkDidNotMoveError(
           f'{count} records were read, but the mark encodes as before '
           f'({len(encoded)} bytes). After a restart they would be read again. '

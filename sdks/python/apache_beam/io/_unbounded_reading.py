@@ -297,7 +297,7 @@ class Reading:
       mark = None
       mark_bytes = self._mark
       if records:
-        mark, mark_bytes = opened.cut_mark(self._mark, len(records))
+        mark, mark_bytes = opened.cut_mark(len(records))
       watermark = Timestamp.of(opened.reader.get_watermark())
     except RetryLater:
       raise
