@@ -58,6 +58,19 @@ def apply(text: str, part: Part, edit: Edit) -> str:
     EditError: if the number of places is not the declared one, or a place
       cannot take the text.
   """
+  key = (id(edit), part.name, text)
+  if key not in _APPLIED:
+    # The edit is kept with it, so that its id stays its own.
+    _APPLIED[key] = edit, _apply(text, part, edit)
+  return _APPLIED[key][1]
+
+
+# What came of an edit and a text. A check asks once for each prefix of the
+# series, and to find a place takes most of its time.
+_APPLIED: dict[tuple[int, str, str], tuple[Edit, str]] = {}
+
+
+def _apply(text: str, part: Part, edit: Edit) -> str:
   nodes = find(text, part, edit.rule)
   if len(nodes) != edit.matches:
     raise EditError(_count_message(edit, nodes))

@@ -6,6 +6,7 @@ compile.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -31,11 +32,7 @@ def problems(
   for path, data in sorted(files.items()):
     if not path.endswith('.py'):
       continue
-    try:
-      names = list(_imports(ast.parse(data)))
-    except SyntaxError:
-      continue  # Told by the check of the syntax.
-    for line, module, name in names:
+    for line, module, name in _imports_of(data):
       if not _is_there(module, name, exists, read):
         whole = f'{module}.{name}' if name else module
         found.append(
@@ -45,6 +42,15 @@ def problems(
                 'list the file of that module in this pull request or an '
                 'earlier one, in stack/series.toml'))
   return found
+
+
+# Once for all the prefixes of the series that have the file.
+@functools.lru_cache(maxsize=10000)
+def _imports_of(data: bytes) -> tuple[tuple[int, str, str], ...]:
+  try:
+    return tuple(_imports(ast.parse(data)))
+  except SyntaxError:
+    return ()  # Told by the check of the syntax.
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str, str]]:

@@ -7,6 +7,7 @@ fetched in another way).
 """
 
 import dataclasses
+import functools
 
 import ast_grep_py
 
@@ -59,6 +60,8 @@ class Part:
     return f'line {error.range().start.line + 1} does not parse'
 
 
+# A check looks at a file once for each prefix of the series that has it.
+@functools.lru_cache(maxsize=10000)
 def _python_problem(path: str, text: str) -> str:
   try:
     compile(text, path, 'exec', dont_inherit=True)
