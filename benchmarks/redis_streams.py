@@ -138,8 +138,8 @@ def markdown(records, about) -> str:
             rate['ours'] / 1000, 100 * rate['ours'] / rate['client']))
   lines += [
       '', 'The target is %.0f %%. Each run fails unless every entry arrives '
-      'once. Acknowledging is within the measured time, but for the last bundle '
-      'of ours.' % (100 * MIN_SHARE), ''
+      'once. Acknowledging is within the measured time, but for the last '
+      'bundle of ours.' % (100 * MIN_SHARE), ''
   ]
   return '\n'.join(lines)
 

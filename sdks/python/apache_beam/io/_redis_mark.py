@@ -17,8 +17,8 @@
 
 """How far a split of Redis Streams was read, and the ids that tell it.
 
-Purpose: to decide after a restart, for each entry that is still pending, whether
-  it was output by what the runner has committed.
+Purpose: to decide after a restart, for each entry that is still pending,
+  whether it was output by what the runner has committed.
 Guarantees: equal marks have equal bytes, which start with a version. Bytes of
   earlier versions stay readable.
 """

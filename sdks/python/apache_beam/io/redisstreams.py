@@ -36,8 +36,8 @@ of unread entries are known from Redis 7 on.
 What is promised:
 
 * Every entry that the group has not delivered to others is output. A crash of a
-  worker, of the server or of the network loses none, as long as the server keeps
-  what it has acknowledged itself (``appendonly yes``, ``appendfsync always``).
+  worker, of the server or of the network loses none, as long as the server
+  keeps what it has acknowledged itself (``appendonly yes``, ``appendfsync always``).
 * An entry is acknowledged (``XACK``) after the runner has committed it: never
   before, and not at all by a runner that does not say that it has.
 * While the pipeline lives, restarts from its checkpoints included, no entry is
