@@ -193,8 +193,13 @@ def check(
     timestamp_cursor: bool,
     allowed_lateness: Any) -> None:
   """Raises TypeError or ValueError, naming an argument that cannot be."""
-  if not time_span('interval', interval).micros:
-    raise ValueError(f'interval={interval!r} must be a microsecond or more.')
+  try:
+    positive = time_span('interval', interval).micros > 0
+  except ValueError:
+    positive = False
+  if not positive:
+    raise ValueError(
+        f'interval must be positive, and finite, but interval={interval!r}.')
   _timestamp('start_timestamp', start_timestamp)
   _timestamp('stop_timestamp', stop_timestamp)
   if timestamp_cursor and not has_deduplication:
