@@ -72,7 +72,7 @@ def _stop_clocks():
   return wall, cpu, cpu_of_children()
 
 
-def _rss_bytes() -> int:
+def rss_bytes() -> int:
   with open('/proc/self/statm') as statm:
     return int(statm.read().split()[1]) * _PAGE_BYTES
 
@@ -196,4 +196,4 @@ class SamplingSink(Sink):
     if element in self._sample_at:
       # Garbage that only waits for its turn is no leak.
       gc.collect()
-      COUNTS.rss_bytes[element] = _rss_bytes()
+      COUNTS.rss_bytes[element] = rss_bytes()

@@ -16,6 +16,7 @@ SUBJECTS = {
     'kafka': 'kafka.py',
     'redis': 'redis_streams.py',
     'unbounded': 'unbounded.py',
+    'watch': 'watch.py',
 }
 
 
