@@ -150,6 +150,7 @@ class Scripted(BackgroundReader):
 
   def delivered(self, item) -> None:
     self._note('delivered')
+    assert self.current is item
     self.given.append(item)
 
 
@@ -588,23 +589,46 @@ class ThreadsTest(BackgroundTest):
         self.assertEqual(5, reader.buffered())
 
   def test_a_generator_is_asked_only_while_there_is_room(self):
-    asked = []
-
-    class Reader(BackgroundReader):
+    class Yielding(Scripted):
       def fetch(self):
         for n in range(100):
-          asked.append(n)
+          self._note('asked')
           yield n
 
-    reader = self.opened(Reader(capacity=4))
-    for _ in range(6):
-      until(lambda: reader._BackgroundReader__fetcher._full, 'a full buffer')
-      self.assertLessEqual(reader.buffered(), 4)
-      taken = 0 if reader.current is None else reader.current + 1
-      # One was asked for that there is no room for.
-      self.assertEqual(taken + reader.buffered() + 1, len(asked))
-      for _ in range(3):
-        reader.advance()
+    class YieldingAsync(ScriptedAsync):
+      async def fetch(self):
+        for n in range(100):
+          self._note('asked')
+          yield n
+
+    for kind in (Yielding, YieldingAsync):
+      with self.subTest(kind.__name__):
+        reader = self.opened(kind(capacity=4))
+        for _ in range(6):
+          reader.settle()
+          self.assertLessEqual(reader.buffered(), 4)
+          # One was asked for that there is no room for.
+          self.assertEqual(
+              len(reader.given) + reader.buffered() + 1, reader.called('asked'))
+          for _ in range(3):
+            reader.advance()
+
+  def test_a_thread_that_waits_for_room_sleeps(self):
+    """Also the second time."""
+    for kind in KINDS:
+      with self.subTest(kind.__name__):
+        reader = self.opened(kind(capacity=2))
+        for _ in range(3):
+          reader.feed(1, 2)
+        reader.settle()
+        for _ in range(2):
+          self.assertTrue(reader.advance())
+        until(reader.buffered, 'the next fetch')
+        reader.settle()
+        begun = time.process_time()
+        time.sleep(0.4)
+        self.assertLess(time.process_time() - begun, 0.2)
+        reader.close()
 
   def test_a_full_buffer_keeps_the_connection_alive(self):
     """Else brokers that want a heartbeat would take the reader for dead."""
@@ -655,17 +679,22 @@ class ThreadsTest(BackgroundTest):
       reader.advance()
 
   def test_a_fetch_that_does_not_block_does_not_keep_a_processor_busy(self):
-    calls = []
-
-    class Reader(BackgroundReader):
+    class Eager(Scripted):
       def fetch(self):
-        calls.append(time.monotonic())
+        self._note('fetch')
         return ()
 
-    self.opened(Reader())
-    time.sleep(0.5)
-    self.assertLessEqual(len(calls), 12)
-    self.assertGreaterEqual(len(calls), 3)
+    class EagerAsync(ScriptedAsync):
+      async def fetch(self):
+        self._note('fetch')
+        return ()
+
+    for kind in (Eager, EagerAsync):
+      with self.subTest(kind.__name__):
+        reader = self.opened(kind())
+        time.sleep(0.5)
+        self.assertLessEqual(reader.called('fetch'), 12)
+        until(lambda: reader.called('fetch') > 3, 'more fetches')
 
   def test_idle_ends_when_a_fetch_hangs(self):
     """A client that is cut off has not caught up, whatever it said before."""
@@ -828,6 +857,27 @@ class CloseTest(BackgroundTest):
         self.assertEqual(1, reader.called('shut'))
         self.assertEqual(1, reader.called('interrupt'))
 
+  def test_shuts_when_interrupt_is_done(self):
+    """It uses the client that shut() closes."""
+    class Slow(Scripted):
+      def interrupt(self):
+        super().interrupt()
+        time.sleep(0.1)
+        self._note('interrupted')
+
+    class SlowAsync(ScriptedAsync):
+      def interrupt(self):
+        time.sleep(0.1)
+        self._note('interrupted')
+
+    for kind in (Slow, SlowAsync):
+      with self.subTest(kind.__name__):
+        reader = self.opened(kind())
+        reader.settle()
+        reader.close()
+        self.assertEqual(['interrupted', 'shut'],
+                         [name for name, _ in reader.calls][-2:])
+
   def test_wakes_a_thread_that_waits_for_room(self):
     self.patch('LOOK_SECONDS', 1000.0)
     for kind in KINDS:
@@ -933,6 +983,7 @@ class CloseTest(BackgroundTest):
         reader.close()
         self.assertEqual(1, reader.called('shut'))
         self.assertEqual(0, reader.called('interrupt'))
+        self.assertEqual(1, reader.called('fetch'))
 
   def test_a_reader_that_is_dropped_takes_its_thread_along(self):
     self.patch('LOOK_SECONDS', 0.02)
@@ -1165,12 +1216,13 @@ os.waitpid(child, 0)
 reader.close()
 
 # One that is never closed does not keep the process from ending.
-Reader().start()
+left = Reader()
+left.start()
 '''
     output = subprocess.run([sys.executable, '-c', code],
                             check=True,
                             capture_output=True,
-                            timeout=120).stdout.decode()
+                            timeout=60).stdout.decode()
     lines = output.splitlines()
     self.assertIn('the process was forked after start()', lines[0])
     self.assertEqual(['interrupted in True', 'shut in True'], lines[1:])

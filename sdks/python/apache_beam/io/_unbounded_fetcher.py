@@ -92,7 +92,7 @@ class Fetcher:
     self._finished = False
     self._failed = False
     self._opened = False
-    # Whether the last fetch brought nothing, and since when the next one runs.
+    # Whether the last fetch brought nothing, and when the newest one began.
     self._empty = False
     self._since = 0.0
     self._capacity = capacity
@@ -310,10 +310,8 @@ class Fetcher:
     if count:
       return 0.0
     self._empty = True
-    now = time.monotonic()
-    seconds, self._since = now - self._since, now
     self._came.set()
-    return _EMPTY_FETCH_SECONDS - seconds
+    return self._since + _EMPTY_FETCH_SECONDS - time.monotonic()
 
   def _checked(self, fetched: Any) -> Iterable[Any]:
     if isinstance(fetched, (str, bytes)) or not hasattr(fetched, '__iter__'):

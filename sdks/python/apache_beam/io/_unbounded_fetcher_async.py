@@ -126,7 +126,7 @@ class AsyncFetcher(Fetcher):
   async def _wait_for_room(self) -> None:
     if len(self.items) < self._capacity:
       return
-    while not self._ends():
+    while True:  # Until there is room, or this is cancelled.
       self._loop_room.clear()
       self._full = True
       if len(self.items) <= self._resume_at:
