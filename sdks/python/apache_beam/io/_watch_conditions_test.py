@@ -20,7 +20,6 @@
 
 import unittest
 
-from apache_beam import coders
 from apache_beam.io import _watch_conditions as conditions
 from apache_beam.utils.timestamp import Duration
 from apache_beam.utils.timestamp import Timestamp

@@ -77,6 +77,11 @@ class RecentKeys(SeenKeys):
     # What was dropped by the last poll, to count it once; None: unknown.
     self._dropped: Optional[set] = None
 
+  @property
+  def weight(self) -> int:
+    """With those that were dropped: they are remembered, too."""
+    return len(self) + len(self._dropped or ())
+
   def keep(self, entries: list[bytes]) -> None:
     """Takes in what is output now."""
     self._entries += entries

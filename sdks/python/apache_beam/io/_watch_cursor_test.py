@@ -18,6 +18,7 @@
 
 """The cursor of a watch, and what a process remembers between its rounds."""
 
+import types
 import unittest
 
 import hypothesis
@@ -269,6 +270,14 @@ class MemoryTest(unittest.TestCase):
     self.assertEqual(10, len(cache))
     self.assertIsNone(cache.take(b'gen-9'))
     self.assertIsNotNone(cache.take(b'gen-10'))
+    # What waits, and what is remembered as dropped, counts as well.
+    waiting = self.memory(1)
+    waiting.waiting = types.SimpleNamespace(new=[0] * 60)
+    self.assertEqual(62, waiting.weight)
+    recent = RecentKeys()
+    recent.split([], None, None)
+    recent.split([at(1, 'a'), at(2, 'b')], 5, None)
+    self.assertEqual(3, Memory(recent).weight)
     # One that is larger than all is kept, alone.
     cache.keep(b'large', b'gen-large', self.memory(200))
     self.assertEqual(1, len(cache))

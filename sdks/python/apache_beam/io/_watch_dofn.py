@@ -33,6 +33,7 @@ Guarantees: why each step of :meth:`_Bundle.outputs` stands where it stands:
 """
 
 import dataclasses
+import functools
 import logging
 import operator
 import time
@@ -108,8 +109,10 @@ class Polls:
 
   @property
   def name(self) -> str:
-    return getattr(
-        self.poll_fn, '__qualname__', type(self.poll_fn).__qualname__)
+    function = self.poll_fn
+    while isinstance(function, functools.partial):
+      function = function.func
+    return getattr(function, '__qualname__', type(function).__qualname__)
 
 
 class _Provider(RestrictionProvider):

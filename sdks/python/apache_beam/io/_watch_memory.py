@@ -69,7 +69,8 @@ class Memory:
 
   @property
   def weight(self) -> int:
-    return len(self.keys) + 1
+    waiting = 0 if self.waiting is None else len(self.waiting.new)
+    return self.keys.weight + waiting + 1
 
   def close(self) -> None:
     """Part of what a cache asks of what it keeps; memory needs no closing."""

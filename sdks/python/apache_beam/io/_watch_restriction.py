@@ -303,5 +303,5 @@ def _format_error(found: str) -> WatchStateError:
   return WatchStateError(
       f'The persisted state of a watch has format {found}; this worker reads '
       f'format {_VERSION}. A newer release wrote it, or it is not from Watch '
-      'at all: run the job on workers with the release that it was last run with, '
-      'or a newer one.')
+      'at all: run the job on workers with the release that it was last run '
+      'with, or a newer one.')

@@ -71,6 +71,11 @@ class SeenKeys:
   def __len__(self) -> int:
     return len(self._digests)
 
+  @property
+  def weight(self) -> int:
+    """How many keys there are in memory."""
+    return len(self)
+
   def unseen(
       self, keys: list, digest: Callable[[Any],
                                          bytes]) -> list[tuple[int, bytes]]:

@@ -121,7 +121,8 @@ class Watch(PTransform):
   Args:
     poll_fn: from an input to a :class:`PollResult`; a function or a
       :class:`PollFn`. It may raise :class:`RetryLater`.
-    poll_interval: seconds or a ``Duration`` from the end of a poll to the next.
+    poll_interval: seconds or a ``Duration`` between a poll, with the outputs it
+      led to, and the next.
     termination: when to stop polling for an input; by default :func:`never`.
     output_coder: encodes outputs in the state of the watch. By default that of
       ``PollFn.default_output_coder``, or that of ``V`` where ``poll_fn`` is

@@ -35,9 +35,11 @@ import unittest
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io import _watch_metrics
+from apache_beam.io._unbounded_testing import CountingSource
 from apache_beam.io._watch_dofn import OutputsFn
 from apache_beam.io._watch_memory import MEMORIES
 from apache_beam.io._watch_poll import NumberedPollFn
+from apache_beam.io.unbounded_source import ReadAllFromUnboundedSource
 from apache_beam.io.watch import PollResult
 from apache_beam.io.watch import RetryLater
 from apache_beam.io.watch import Watch
@@ -208,6 +210,18 @@ class RunnerTests:
           equal_to([(element, f'{prefix}{element}!') for element in 'ab'
                     for prefix in 'xy']))
 
+  def test_discovers_sources(self):
+    """Case B24: partitions that appear are read from then on."""
+    with self.pipeline() as p:
+      records = (
+          p
+          | beam.Create(['topic'])
+          | Watch(list_partitions, 0.1, after_iterations(3))
+          | beam.MapTuple(partition_source)
+          | ReadAllFromUnboundedSource(poll_interval=0)
+          | beam.Map(str))
+      assert_that(records, equal_to([str(n) for n in range(30)]))
+
   def test_a_poll_that_raises_fails_the_pipeline_by_name(self):
     with self.assertRaisesRegex(Exception, "burn.*input 'forest', poll 1"):
       with self.pipeline() as p:
@@ -245,6 +259,16 @@ class RunnerTests:
     self.assertEqual(5, spreads['poll_millis'].count + 1)
     self.assertGreaterEqual(spreads['poll_millis'].max, 20)
     self.assertGreater(spreads['watermark_lag_millis'].min, 10**12)
+
+
+def list_partitions(topic) -> PollResult[int]:
+  POLLS['partitions', topic].append(0)
+  number = len(POLLS['partitions', topic])
+  return PollResult.incomplete(range(number), timestamp=5)
+
+
+def partition_source(topic, partition):
+  return CountingSource(topic, 30, first=partition, step=3)
 
 
 def slowly(element, seconds):

@@ -22,6 +22,7 @@ The other inputs of a runner, and runners, are in ``watch_pipeline_test``.
 """
 
 import dataclasses
+import functools
 import pickle
 import time
 import typing
@@ -1162,7 +1163,6 @@ class ConstructionTest(unittest.TestCase):
       out = p | beam.Create(['a']) | Watch(poll_fn, 1, **kwargs)
       self.assertEqual(typehints.Tuple[str, expected], out.element_type)
       self.assertFalse(out.is_bounded)
-    import functools
     bound = functools.partial(annotated)
     self.assertIs(
         coders.VarIntCoder, type(Watch(bound, 1)._output_coder))
@@ -1184,6 +1184,9 @@ class ConstructionTest(unittest.TestCase):
     data = Watch(annotated, 1.5, all_of(never(), never())).display_data()
     self.assertEqual('annotated', data['poll_fn'].value)
     self.assertEqual(1.5, data['poll_interval'].value)
+    bound = functools.partial(functools.partial(annotated))
+    data = Watch(bound, 1).display_data()
+    self.assertEqual('annotated', data['poll_fn'].value)
     self.assertEqual('all_of(never(), never())', data['termination'].value)
 
   def test_abstract_methods_name_themselves(self):
