@@ -1,8 +1,24 @@
-"""Runs the counter in the docstring of `apache_beam.io.unbounded_source`."""
+"""Runs the examples in the docstrings of `apache_beam.io.unbounded_source`."""
+
+import apache_beam as beam
+from apache_beam.io.unbounded_source import ReadAllFromUnboundedSource
+from apache_beam.io.watch import PollResult
+from apache_beam.io.watch import Watch
+
+# What is found at run time; that pipeline is made, and not run.
+topics = beam.Pipeline() | beam.Create(['orders'])
+
+
+def list_partitions(topic):
+  return PollResult.incomplete([(0, 1)])
+
+
+def PartitionSource(partition):
+  return Counter()
+
 
 # examples of sdks/python/apache_beam/io/unbounded_source.py
 
-import apache_beam as beam
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to

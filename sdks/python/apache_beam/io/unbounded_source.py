@@ -240,9 +240,10 @@ class ReadAllFromUnboundedSource(PTransform):
   For inputs that are found while the pipeline runs, partitions or tables for
   example::
 
-    (p | Watch(list_partitions, poll_interval=60)
-       | beam.MapTuple(lambda topic, partition: PartitionSource(partition))
-       | ReadAllFromUnboundedSource())
+    (topics
+     | Watch(list_partitions, poll_interval=60)
+     | beam.MapTuple(lambda topic, partition: PartitionSource(partition))
+     | ReadAllFromUnboundedSource())
 
   A source that comes is split and read from then on, for as long as it lasts;
   nothing takes one away but the watermark ``MAX_TIMESTAMP`` of its readers. One
