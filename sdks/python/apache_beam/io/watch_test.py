@@ -441,6 +441,16 @@ class RoundsTest(unittest.TestCase):
     self.assertEqual([], second.residuals)
 
 
+  def test_portions_at_the_end_of_time_hold_the_watermark(self):
+    """Else the runner would take the rest for late, or the watch for over."""
+    outputs = [TimestampedValue(value, MAX_TIMESTAMP) for value in 'abc']
+    harness = WatchHarness(Script(complete(outputs)), max_outputs_per_round=2)
+    first, second = harness.steps()
+    self.assertEqual(['a', 'b'], found(first))
+    self.assertEqual([MIN_TIMESTAMP], first.watermarks)
+    self.assertEqual(['c'], found(second))
+
+
 class WatermarkTest(unittest.TestCase):
   def watermarks(self, *results, **kwargs):
     harness = WatchHarness(Script(*results, complete([])), **kwargs)
@@ -1185,8 +1195,8 @@ class ConstructionTest(unittest.TestCase):
     self.assertEqual('annotated', data['poll_fn'].value)
     self.assertEqual(1.5, data['poll_interval'].value)
     bound = functools.partial(functools.partial(annotated))
-    data = Watch(bound, 1).display_data()
-    self.assertEqual('annotated', data['poll_fn'].value)
+    of_bound = Watch(bound, 1).display_data()
+    self.assertEqual('annotated', of_bound['poll_fn'].value)
     self.assertEqual('all_of(never(), never())', data['termination'].value)
 
   def test_abstract_methods_name_themselves(self):
