@@ -135,6 +135,23 @@ class Answer:
     futures.wait(self._asked.values(), seconds)
 
 
+def make_consumer(
+    config: ClientConfig, partitions: int, **callbacks: Any) -> Any:
+  """A consumer for so many partitions, none of them assigned yet.
+
+  Raises:
+    KafkaConfigError: the library does not take the settings.
+  """
+  try:
+    return confluent_kafka.Consumer(
+        {
+            **config.consumer(partitions), **callbacks
+        },
+        logger=ClientLog(config))
+  except Exception as exc:
+    raise config.refused(exc) from None
+
+
 class Cluster:
   """A client that asks. See the head of the module."""
   def __init__(
@@ -228,24 +245,36 @@ class Cluster:
 
   def committed(
       self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The offsets that the group has committed, where it has; waits."""
-    group = self._config.group_id
-    found = self.must(
-        lambda: self._ask(
-            lambda: self._client.list_consumer_group_offsets(
-                [
-                    confluent_kafka.ConsumerGroupTopicPartitions(
-                        group,
-                        [confluent_kafka.TopicPartition(*p) for p in partitions]
-                    )
-                ],
-                request_timeout=ANSWER_SECONDS),
-            lambda result: result.topic_partitions),
-        'the committed offsets')
+    """The offsets that the group has committed, where it has; waits.
+
+    By a consumer of that group: an administrative client crashes the process
+    if the group's coordinator is still loading (librdkafka issue 5040, open as
+    of librdkafka 2.16).
+    """
+    asked = [confluent_kafka.TopicPartition(*p) for p in partitions]
+    deadline = time.monotonic() + CONNECT_SECONDS
+    consumer = make_consumer(self._config, 1)
+    try:
+      while True:
+        try:
+          found = consumer.committed(asked, timeout=ANSWER_SECONDS)
+          break
+        except confluent_kafka.KafkaException as exc:
+          error = exc.args[0]
+          if not _is_passing(error) or time.monotonic() >= deadline:
+            raise self.named(error, 'the committed offsets') from None
+          time.sleep(0.1)
+    finally:
+      consumer.close()
+    for one in found:
+      if one.error is not None:
+        raise self.named(
+            one.error,
+            f'the committed offset of {one.topic}-{one.partition}')
     return {
         (one.topic, one.partition): one.offset
-        for one in found[group]
-        if one.offset >= 0 and one.error is None
+        for one in found
+        if one.offset >= 0
     }
 
   def must(self, ask: Callable[[], Answer], what: str) -> dict[Any, Any]:

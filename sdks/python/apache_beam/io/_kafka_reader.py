@@ -30,10 +30,10 @@ from typing import Callable
 from typing import Mapping
 from typing import Optional
 
-from apache_beam.io._kafka_cluster import ClientLog
 from apache_beam.io._kafka_cluster import Cluster
 from apache_beam.io._kafka_cluster import KafkaError
 from apache_beam.io._kafka_cluster import confluent_kafka
+from apache_beam.io._kafka_cluster import make_consumer
 from apache_beam.io._kafka_commit import Committer
 from apache_beam.io._kafka_config import ClientConfig
 from apache_beam.io._kafka_errors import KafkaTimestampError
@@ -119,16 +119,11 @@ class KafkaReader(UnboundedReader):
 
   def start(self) -> bool:
     cluster = Cluster(self._config, self._clock)
-    try:
-      self._consumer = confluent_kafka.Consumer(
-          {
-              **self._config.consumer(len(self._partitions)),
-              'error_cb': self._on_error,
-              'on_commit': self._on_commit,
-          },
-          logger=ClientLog(self._config))
-    except Exception as exc:
-      raise self._config.refused(exc) from None
+    self._consumer = make_consumer(
+        self._config,
+        len(self._partitions),
+        error_cb=self._on_error,
+        on_commit=self._on_commit)
     self._tending = Tending(
         cluster,
         self._consumer,
@@ -212,6 +207,8 @@ class KafkaReader(UnboundedReader):
       if not messages:
         self._idle_polls = min(self._idle_polls + 1, 30)
         self._raise_error()
+        # An idle reader keeps no records.
+        self._take([])
         return False
       self._take(messages)
       if self._records:

@@ -24,10 +24,13 @@ It needs Java and the variable ``KAFKA_CLASSPATH``, a class path with
 import atexit
 import base64
 import contextlib
+import ctypes
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -92,6 +95,7 @@ num.network.threads=2
 num.io.threads=2
 background.threads=2
 '''
+_PR_SET_PDEATHSIG = 1
 _JVM = ('-Xms256m', '-Xmx256m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1')
 
 
@@ -132,14 +136,16 @@ class Broker:
     self.start()
 
   def _java(self, *arguments: str) -> subprocess.Popen:
-    # In our own process group: whoever ends the tests by that ends it too.
+    # Not in a session of its own: whoever ends the tests by their process group
+    # ends it too.
     with open(os.path.join(self.folder, 'log'), 'ab') as log:
       return subprocess.Popen(
           ['java', *_JVM, '-cp', CLASSPATH, *arguments],
           stdin=subprocess.DEVNULL,
           stdout=log,
           stderr=log,
-          cwd=self.folder)
+          cwd=self.folder,
+          preexec_fn=_end_with_parent)
 
   def start(self) -> None:
     """Starts it if it does not run, and waits until it serves."""
@@ -207,12 +213,27 @@ class Broker:
 
   def committed(self, group: str, topic: str) -> dict[int, int]:
     """The committed offsets of a group, by partition."""
-    request = confluent_kafka.ConsumerGroupTopicPartitions(group)
-    futures = self.admin.list_consumer_group_offsets([request])
-    return {
-        p.partition: p.offset
-        for p in futures[group].result(30).topic_partitions if p.topic == topic
-    }
+    asked = [
+        confluent_kafka.TopicPartition(topic, number) for number in
+        self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+    ]
+    # Not the administrative client, see _kafka_cluster.Cluster.committed.
+    consumer = confluent_kafka.Consumer({
+        'bootstrap.servers': self.address, 'group.id': group, 'log_level': 0
+    })
+    deadline = time.monotonic() + _START_SECONDS
+    try:
+      while True:
+        try:
+          found = consumer.committed(asked, timeout=30)
+          return {p.partition: p.offset for p in found if p.offset >= 0}
+        except confluent_kafka.KafkaException:
+          # The broker still loads its groups, after a start.
+          if time.monotonic() > deadline:
+            raise
+          time.sleep(0.1)
+    finally:
+      consumer.close()
 
   def produce(self, topic: str, values, partition: int = 0, **more) -> None:
     """Writes values; `more` are arguments of the client for each of them."""
@@ -277,6 +298,12 @@ class EndingSource(KafkaSource):
 
     reader.get_watermark = get_watermark
     return reader
+
+
+def _end_with_parent() -> None:
+  """Has the system end the child when we are gone, however that came."""
+  if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:

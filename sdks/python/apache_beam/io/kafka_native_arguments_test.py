@@ -25,8 +25,13 @@ import textwrap
 import unittest
 
 from apache_beam.io import _kafka_cluster
+from apache_beam.io._kafka_config import ClientConfig
+from apache_beam.io._kafka_mark import Layout
+from apache_beam.io._kafka_reader import KafkaReader
+from apache_beam.io._kafka_records import CREATE_TIME
 from apache_beam.io.kafka_native import CreateTime
 from apache_beam.io.kafka_native import KafkaSource
+from apache_beam.io.kafka_native import KafkaTimestampError
 from apache_beam.io.kafka_native import ReadFromKafkaNative
 
 
@@ -62,6 +67,78 @@ class ArgumentsTest(unittest.TestCase):
       source = KafkaSource(['x:1', 'y:2'], topics)
       self.assertEqual(('a', 'b'), source.topics)
       self.assertEqual("KafkaSource('x:1,y:2', ['a', 'b'])", repr(source))
+
+
+class _Message:
+  """What the client would give."""
+  def __init__(self, offset, partition=0, time=1000):
+    self._offset = offset
+    self._partition = partition
+    self._time = time
+
+  def error(self):
+    return None
+
+  def topic(self):
+    return 't'
+
+  def partition(self):
+    return self._partition
+
+  def offset(self):
+    return self._offset
+
+  def timestamp(self):
+    return CREATE_TIME, self._time
+
+  def key(self):
+    return None
+
+  def value(self):
+    return b'%d' % self._offset
+
+  def headers(self):
+    return None
+
+
+class BatchTest(unittest.TestCase):
+  def setUp(self):
+    self.reader = KafkaReader(
+        ClientConfig('a:1'),
+        CreateTime(),
+        'fail',
+        Layout(0, 1, {'t': None}, ()),
+        {('t', 0): 5, ('t', 1): 0},
+        lambda topic, number: True)
+
+  def take(self, *messages):
+    self.reader._take(list(messages))
+    return [(r.partition, r.offset) for r in self.reader._records]
+
+  def test_what_the_client_gives_again_is_left_out(self):
+    """Its position goes back to the last call, if partitions are assigned."""
+    self.assertEqual([(0, 5), (0, 6)],
+                     self.take(_Message(4), _Message(5), _Message(6)))
+    self.assertEqual([(1, 0), (0, 7)],
+                     self.take(
+                         _Message(5),
+                         _Message(6),
+                         _Message(0, partition=1),
+                         _Message(6),
+                         _Message(7)))
+
+  def test_an_idle_reader_keeps_no_records(self):
+    self.take(_Message(5))
+    self.assertEqual([], self.take())
+
+  def test_partitions_that_are_not_ours_are_left_out(self):
+    self.assertEqual([(0, 5)], self.take(_Message(0, 7), _Message(5)))
+
+  def test_a_timestamp_in_another_unit_is_told(self):
+    self.take(_Message(5), _Message(6, time=10**18))
+    with self.assertRaisesRegex(
+        KafkaTimestampError, 't-0 at offset 6.*another unit'):
+      self.reader._raise_error()
 
 
 class MissingLibraryTest(unittest.TestCase):

@@ -494,14 +494,36 @@ class WatermarkTest(KafkaTestCase):
     self.assertEqual(MIN_TIMESTAMP, driver.reader.get_watermark())
 
   def test_a_time_in_the_future_does_not_make_others_late(self):
+    """It counts as now: with a backlog, the clock does not go on from there."""
     topic = self.broker.topic()
     future = int(time.time() * 1000) + 3_600_000
-    self.broker.produce(topic, [b'a'], timestamp=future)
+    self.broker.produce(topic, [b'a', b'b'], timestamp=future)
     driver = self.drive(self.source(topic, event_time=CreateTime(0))).read(1)
-    driver.idle(
+    driver.reader.get_checkpoint_mark()
+    delivered = Timestamp(time.time())
+    begin = time.monotonic()
+    until(
+        lambda: driver.reader.get_watermark() and time.monotonic() > begin + 2,
+        'two seconds')
+    self.assertEqual(1, driver.reader._partitions[topic, 0].lag)
+    self.assertGreater(driver.reader.get_watermark(), MIN_TIMESTAMP)
+    self.assertLessEqual(driver.reader.get_watermark(), delivered)
+
+  def test_an_answer_counts_as_of_when_it_was_asked_for(self):
+    """What was written while it was under way may be missing from it."""
+    self.patch(_kafka_tending, 'ENDS_SECONDS', 1000.0)
+    self.patch(_kafka_tending, 'DISCOVERY_SECONDS', 1000.0)
+    topic = self.broker.topic()
+    driver = self.drive(self.source(topic, event_time=CreateTime(1)))
+    now = [1000.0]
+    driver.reader._clock = lambda: now[0]
+    driver.step()
+    now[0] = 5000.0
+    until(
         lambda: driver.reader.get_watermark() > MIN_TIMESTAMP, 'a watermark')
-    self.assertLessEqual(
-        driver.reader.get_watermark(), Timestamp(time.time()))
+    self.assertEqual(1000.0, driver.reader._partitions[topic, 0].asked_at)
+    self.assertEqual(1000.0, driver.reader._tending.complete_at)
+    self.assertEqual(Timestamp(999), driver.reader.get_watermark())
 
   def test_is_not_beyond_the_last_look_for_new_partitions(self):
     """One that was made since then may hold records of that time."""
@@ -821,18 +843,19 @@ class SecurityTest(KafkaTestCase):
     source = self.secured(topic)
     split = source.split(1)[0]
 
-    def deny(operation):
-      rule = admin.AclBinding(
+    def rule(permission):
+      binding = admin.AclBinding(
           admin.ResourceType.TOPIC, topic, admin.ResourcePatternType.LITERAL,
-          f'User:{USER}', '*', operation, admin.AclPermissionType.DENY)
-      for future in self.broker.admin.create_acls([rule]).values():
+          f'User:{USER}', '*', admin.AclOperation.DESCRIBE, permission)
+      for future in self.broker.admin.create_acls([binding]).values():
         future.result(30)
 
-    deny(admin.AclOperation.READ)
+    # Once there is a rule for a topic, what none allows is forbidden.
+    rule(admin.AclPermissionType.ALLOW)
     with self.assertRaisesRegex(
-        kafka_native.KafkaAuthorizationError, f'{topic}.*Describe and Read'):
+        kafka_native.KafkaAuthorizationError, f'{topic}-0.*Describe and Read'):
       self.drive(split).idle(lambda: False)
-    deny(admin.AclOperation.DESCRIBE)
+    rule(admin.AclPermissionType.DENY)
     with self.assertRaisesRegex(
         kafka_native.KafkaAuthorizationError, f'{topic}.*Describe and Read'):
       source.split(1)
@@ -871,7 +894,8 @@ class KitTest(KafkaTestCase):
         acked=self.acked,
         append=self.append,
         schedules=25))
-    self.assertIn('keeps 15 properties', report)
+    self.assertIn('finalization ........ ok', report)
+    self.assertNotIn('not seen', report)
 
   def test_three_partitions_in_one_reader(self):
     report = str(check_unbounded_source(
@@ -879,8 +903,9 @@ class KitTest(KafkaTestCase):
         expected=values(4) + values(4, first=10) + values(4, first=20),
         key=lambda record: record.value,
         ordered=False,
+        append=self.append,
         schedules=15))
-    self.assertIn('keeps 15 properties', report)
+    self.assertIn('backlog ............. ok', report)
 
 
 class BrokerGoneTest(KafkaTestCase):
