@@ -893,7 +893,7 @@ class KitTest(KafkaTestCase):
         key=lambda record: record.value,
         acked=self.acked,
         append=self.append,
-        schedules=25))
+        schedules=15))
     self.assertIn('finalization ........ ok', report)
     self.assertNotIn('not seen', report)
 
@@ -904,7 +904,7 @@ class KitTest(KafkaTestCase):
         key=lambda record: record.value,
         ordered=False,
         append=self.append,
-        schedules=15))
+        schedules=8))
     self.assertIn('backlog ............. ok', report)
 
 
