@@ -31,9 +31,11 @@ _NAMES = {'rival': 'upstream', 'ours': 'ours'}
 _MODES = {'hash': 'all keys', 'cursor': 'cursor'}
 _MILLION = 1_000_000
 _KEY_BYTES = 17
-# How often a run of upstream is made again. Prism asks its Watch for a split
-# while it polls, and it answers that it is NaN of the way, which ends the job.
+# How often a run of upstream is made again, if it did not take long. Prism asks
+# its Watch for a split while it polls, and it answers that it is NaN of the
+# way, which ends the job.
 MORE_ATTEMPTS = 4
+LONG_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +266,8 @@ def measure_all(cases, pythons, prism, timeout_s, write):
     command = [str(pythons[case.what]), str(_CASE_PROGRAM), json.dumps(request)]
     figures = {'cpu_s': None, 'wall_s': None}
     failed = 0
-    while figures['cpu_s'] is None and failed <= MORE_ATTEMPTS:
+    while figures['cpu_s'] is None and failed <= MORE_ATTEMPTS and (
+        time.monotonic() - begin < LONG_SECONDS):
       try:
         figures = _measured_process.measure(command, timeout_s)
       except _measured_process.RunFailed as failure:
