@@ -31,6 +31,7 @@ Threads: any. Bundles and progress reports come at the same time; what they
 
 import functools
 import threading
+from datetime import datetime
 from typing import Any
 from typing import Callable
 from typing import Optional
@@ -84,7 +85,8 @@ class _Kind:
     key: as ``monitoring_infos.to_key`` makes it.
     head: the encoded MonitoringInfo without payload and start time.
     short_id: who gave one last, and the one that it gave.
-    written: who gave the short id, a payload, and what was written for it.
+    written: who gave the short id, a payload and a start time, and what was
+      written for them.
   """
 
   __slots__ = ('key', 'head', 'short_id', 'written')
@@ -94,7 +96,8 @@ class _Kind:
     self.head = metrics_pb2.MonitoringInfo(
         urn=urn, type=type_urn, labels=labels).SerializeToString()
     self.short_id: tuple[Any, str] = (None, '')
-    self.written: tuple[Any, bytes, bytes] = (None, b'', b'')
+    self.written: tuple[Any, bytes, Optional[datetime], bytes] = (
+        None, b'', None, b'')
 
 
 class Info:
@@ -105,14 +108,16 @@ class Info:
   def __init__(self, kind: _Kind, payload: bytes) -> None:
     self.kind = kind
     self.payload = payload
-    self._start_time: Optional[timestamp_pb2.Timestamp] = None
+    self._start_time: Optional[datetime] = None
 
   @property
-  def start_time(self) -> timestamp_pb2.Timestamp:
-    """Is set in place, as that of the message is."""
-    if self._start_time is None:
-      self._start_time = timestamp_pb2.Timestamp()
-    return self._start_time
+  def start_time(self) -> 'Info':
+    """Stands for the Timestamp, which the SDK only sets, by FromDatetime."""
+    return self
+
+  # pylint: disable-next=invalid-name
+  def FromDatetime(self, moment: datetime) -> None:
+    self._start_time = moment
 
   def encode(self) -> bytes:
     """The bytes of the MonitoringInfo."""
@@ -120,17 +125,20 @@ class Info:
     if self.payload:
       encoded += _field(_PAYLOAD, self.payload)
     if self._start_time is not None:
-      encoded += _field(_START_TIME, self._start_time.SerializeToString())
+      moment = timestamp_pb2.Timestamp()
+      moment.FromDatetime(self._start_time)
+      encoded += _field(_START_TIME, moment.SerializeToString())
     return encoded
 
   def write(self, short_ids) -> bytes:
     """What it adds to an encoded response."""
     kind = self.kind
     payload = self.payload
-    if self._start_time is None:
-      source, written_payload, written = kind.written
-      if source is short_ids and written_payload == payload:
-        return written
+    moment = self._start_time
+    source, written_payload, written_moment, written = kind.written
+    if (source is short_ids and written_payload == payload and
+        written_moment == moment):
+      return written
     encoded = self.encode()
     source, short_id = kind.short_id
     if source is not short_ids:
@@ -138,8 +146,8 @@ class Info:
           metrics_pb2.MonitoringInfo.FromString(encoded))
       kind.short_id = short_ids, short_id
     written = _write(encoded, short_id, payload)
-    if self._start_time is None and len(payload) <= MAX_KEPT_BYTES:
-      kind.written = short_ids, payload, written
+    if len(payload) <= MAX_KEPT_BYTES:
+      kind.written = short_ids, payload, moment, written
     return written
 
 

@@ -300,12 +300,18 @@ class BundleInfosTest(unittest.TestCase):
     self.assertGreater(len(reports), 8)
     seen = set()
     for collected, expected, response in reports:
-      self.assertEqual(expected, list(response.monitoring_infos))
-      self.assertEqual({
-          sdk_worker.SHORT_ID_CACHE.get_short_id(info): info.payload
+      by_id = {
+          sdk_worker.SHORT_ID_CACHE.get_short_id(info): info
           for info in expected
-      },
-                       dict(response.monitoring_data))
+      }
+      self.assertEqual(set(by_id), set(response.monitoring_data))
+      for info, told in zip(expected, response.monitoring_infos):
+        short_id = sdk_worker.SHORT_ID_CACHE.get_short_id(info)
+        self.assertEqual(told.payload, response.monitoring_data[short_id])
+        if 'msecs' in info.urn:
+          # A sample of the time may have come between.
+          info.payload = told.payload
+      self.assertEqual(expected, list(response.monitoring_infos))
       self.assertEqual({_bundle_infos.Info}, set(map(type, collected)))
       seen.update(info.urn for info in expected)
     self.assertLess(monitoring_infos.USER_METRIC_URNS - {

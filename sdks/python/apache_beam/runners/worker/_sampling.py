@@ -20,10 +20,10 @@
 Purpose: a state sampler started a thread with each bundle and waited for it at
   the end, which sleeps for some milliseconds between two samples. For short
   bundles that cost more than anything else the worker does.
-Guarantees: after a bundle its thread goes on, for a while. It has nothing to
-  charge time to until the next bundle of the same processor begins, and then
-  samples that one. It ends when none begins soon, or at once when the
-  processor is shut down. A sampler never has two threads.
+Guarantees: after a bundle its thread goes on, for a while; the next bundle of
+  the same processor takes it up, and is charged nothing of the time between.
+  The thread ends when no bundle begins soon, or at once when the processor is
+  shut down. A sampler never has two threads.
 Threads: any, but one bundle of a sampler at a time.
 Lock: guards the two collections; never held while a thread is waited for.
 """
@@ -62,6 +62,9 @@ class SamplerThreads:
     with self._changed:
       self._wait_until_stopped(sampler)
       if self._parked.pop(sampler, None) is not None:
+        # Operations that enter a state twice leave it on: what was charged
+        # to it since the last bundle is none of this one's.
+        sampler.reset()
         sampler.started = True
     if not sampler.started:
       sampler.start()

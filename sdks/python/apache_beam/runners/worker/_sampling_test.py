@@ -226,6 +226,26 @@ class SamplerThreadsTest(unittest.TestCase):
       threads.end(sampler)
       self.assertTrue(counted.wait_until_none_lives())
 
+  def test_a_pause_is_charged_to_no_bundle(self):
+    """Requires: so, too, if a state is left on. Operations of Beam do that:
+    their start() enters the same state twice."""
+    threads = _sampling.SamplerThreads(idle_seconds=LONG)
+    sampler, state = new_sampler()
+    threads.start(sampler)
+    with state:
+      with state:
+        pass
+    threads.stop(sampler)
+    threads.reset(sampler)
+    until = time.monotonic() + 20
+    while state.sampled_seconds() < 0.3 and time.monotonic() < until:
+      time.sleep(0.01)
+    self.assertGreater(state.sampled_seconds(), 0.3)
+    threads.start(sampler)
+    self.assertLess(state.sampled_seconds(), 0.3)
+    threads.stop(sampler)
+    threads.end(sampler)
+
   def test_a_pause_is_no_state_to_be_stuck_in(self):
     """Requires: the worker does not report the time between two bundles as one
     that the next bundle has been stuck for."""

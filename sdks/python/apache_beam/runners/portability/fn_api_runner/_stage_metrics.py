@@ -20,9 +20,11 @@
 Purpose: FnApiRunner merged what a bundle reported with what was merged before,
   and for that decoded and encoded all of it again. Here sums are numbers until
   somebody reads them.
-Guarantees: gives what ``monitoring_infos.consolidate`` gives for all bundles,
-  the latest first, but for the order of different metrics. Can be read any
-  number of times, and added to after that.
+Guarantees: one info a metric: counters and distributions are those of
+  ``monitoring_infos.consolidate`` for all bundles; of a gauge it is the latest;
+  of sets and tries the union. Does not grow with the number of bundles, but for
+  kinds of metrics that are not known here. Can be read any number of times, and
+  added to after that.
 Threads: one.
 """
 
@@ -31,7 +33,10 @@ from typing import Iterator
 from typing import MutableMapping
 
 from apache_beam.coders import coder_impl
+from apache_beam.coders import coders
 from apache_beam.metrics import monitoring_infos
+from apache_beam.metrics.cells import BoundedTrieData
+from apache_beam.metrics.cells import StringSetData
 from apache_beam.portability.api import metrics_pb2
 
 
@@ -71,6 +76,69 @@ class _Distribution:
     return _encode(self._count, self._sum, self._min, self._max)
 
 
+class _Gauge:
+  """One gauge: the latest value, and its time before it."""
+
+  __slots__ = ('_latest', '_time')
+
+  def __init__(self, payload: bytes) -> None:
+    self._latest = payload
+    self._time = self._time_of(payload)
+
+  def add(self, payload: bytes) -> None:
+    time = self._time_of(payload)
+    # Of two in one millisecond, that of the later bundle.
+    if time >= self._time:
+      self._latest = payload
+      self._time = time
+
+  def payload(self) -> bytes:
+    return self._latest
+
+  @staticmethod
+  def _time_of(payload: bytes) -> int:
+    return coder_impl.create_InputStream(payload).read_var_int64()
+
+
+class _StringSet:
+  """One set of strings."""
+
+  __slots__ = ('_data', )
+
+  _CODER = coders.IterableCoder(coders.StrUtf8Coder())
+
+  def __init__(self, payload: bytes) -> None:
+    self._data = self._decode(payload)
+
+  def add(self, payload: bytes) -> None:
+    self._data = self._data.combine(self._decode(payload))
+
+  def payload(self) -> bytes:
+    return self._CODER.encode(sorted(self._data.string_set))
+
+  def _decode(self, payload: bytes) -> StringSetData:
+    return StringSetData(set(self._CODER.decode(payload)))
+
+
+class _BoundedTrie:
+  """One trie."""
+
+  __slots__ = ('_data', )
+
+  def __init__(self, payload: bytes) -> None:
+    self._data = self._decode(payload)
+
+  def add(self, payload: bytes) -> None:
+    self._data = self._data.combine(self._decode(payload))
+
+  def payload(self) -> bytes:
+    return self._data.to_proto().SerializeToString()
+
+  def _decode(self, payload: bytes) -> BoundedTrieData:
+    return BoundedTrieData.from_proto(
+        metrics_pb2.BoundedTrie.FromString(payload))
+
+
 def _encode(*numbers: int) -> bytes:
   out = coder_impl.create_OutputStream()
   for number in numbers:
@@ -81,6 +149,9 @@ def _encode(*numbers: int) -> bytes:
 _TOTALS = {
     monitoring_infos.SUM_INT64_TYPE: _Sum,
     monitoring_infos.DISTRIBUTION_INT64_TYPE: _Distribution,
+    monitoring_infos.LATEST_INT64_TYPE: _Gauge,
+    monitoring_infos.STRING_SET_TYPE: _StringSet,
+    monitoring_infos.BOUNDED_TRIE_TYPE: _BoundedTrie,
 }
 
 
@@ -88,8 +159,8 @@ class _Metric:
   """All that was reported under one key.
 
   Attributes:
-    reports: the first one; for what the SDK cannot merge, all of them.
-    total: the sum of all; None for what the SDK cannot merge.
+    reports: the first one; of a kind that is not known here, all of them.
+    total: what all of them come to; None for a kind that is not known here.
   """
 
   __slots__ = ('reports', 'total', '_is_merged')

@@ -28,6 +28,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 import apache_beam as beam
+from apache_beam import coders
 from apache_beam.metrics import monitoring_infos
 from apache_beam.metrics.cells import DistributionData
 from apache_beam.metrics.cells import GaugeData
@@ -84,10 +85,31 @@ def by_key(infos):
 
 
 def consolidated(bundles):
-  """What the SDK makes of it, the latest bundle first, as the runner asks."""
-  return by_key(
+  """What the SDK makes of it, the latest bundle first, as the runner asks.
+
+  It leaves gauges and sets of several bundles side by side.
+  """
+  keyed = by_key(
       monitoring_infos.consolidate(
           itertools.chain.from_iterable(reversed(bundles))))
+  for infos in keyed.values():
+    if len(infos) == 1:
+      continue
+    if monitoring_infos.is_gauge(infos[0]):
+      # max() takes the first of equals, which is the latest.
+      infos[:] = [
+          max(infos, key=lambda i: monitoring_infos.extract_gauge_value(i)[0])
+      ]
+    elif monitoring_infos.is_string_set(infos[0]):
+      words = set().union(
+          *map(monitoring_infos.extract_string_set_value, infos))
+      infos[0].payload = coders.IterableCoder(
+          coders.StrUtf8Coder()).encode(sorted(words))
+      del infos[1:]
+    for info in infos:
+      if info.type != monitoring_infos.HISTOGRAM_TYPE:
+        info.ClearField('start_time')
+  return keyed
 
 
 class Repeats(RestrictionProvider):
@@ -111,6 +133,7 @@ class Reports(DoFn):
       beam.metrics.Metrics.distribution('n', 'spread').update(at)
       beam.metrics.Metrics.gauge('n', 'level').set(at)
       beam.metrics.Metrics.string_set('n', 'words').add(str(at % 3))
+      beam.metrics.Metrics.bounded_trie('n', 'trie').add(('a', str(at % 3)))
       yield at
       tracker.defer_remainder()
 
@@ -140,6 +163,26 @@ class StageMetricsTest(unittest.TestCase):
     info.payload = b'changed'
     self.assertNotEqual(info, kept)
 
+  def test_does_not_grow_with_bundles(self):
+    metrics = _stage_metrics.StageMetrics()
+    for number in range(100):
+      metrics.add([
+          monitoring_infos.int64_user_gauge(
+              'n', 'a', GaugeData(number, number), 's')
+      ])
+    latest, = metrics
+    self.assertEqual((99, 99), monitoring_infos.extract_gauge_value(latest))
+
+  def test_a_kind_that_is_not_known_is_kept_whole(self):
+    infos = [
+        monitoring_infos.create_monitoring_info('u', 'some:type', b'%d' % at)
+        for at in range(3)
+    ]
+    metrics = _stage_metrics.StageMetrics()
+    for info in infos:
+      metrics.add([info])
+    self.assertEqual(infos[::-1], list(metrics))
+
   def test_runner_reports_what_the_sdk_consolidates(self):
     """Requires: of a job of many bundles the runner says of each metric what
     stock Beam says: consolidated over all responses of the stage."""
@@ -157,16 +200,31 @@ class StageMetricsTest(unittest.TestCase):
       pipeline | beam.Create([40]) | beam.ParDo(Reports())
       result = pipeline.run()
     self.assertGreater(max(map(len, responses.values())), 40)
-    # A collection between two stages has counts of both.
+    # A collection between two stages has counts of both. Tries are looked at
+    # below: the SDK leaves them, too, side by side.
     expected = [
         info for bundles in responses.values()
         for infos in consolidated(bundles).values() for info in infos
+        if not monitoring_infos.is_bounded_trie(info)
     ]
-    self.assertEqual(by_key(expected), by_key(result.monitoring_infos()))
+    reported = [
+        info for info in result.monitoring_infos()
+        if not monitoring_infos.is_bounded_trie(info)
+    ]
+    self.assertEqual(by_key(expected), by_key(reported))
+    self.assertEqual(1, len(list(result.monitoring_infos())) - len(reported))
 
     query = result.metrics().query()
     counter, = query['counters']
     self.assertEqual(sum(range(40)), counter.committed)
+    level, = query['gauges']
+    self.assertEqual(39, level.committed.value)
+    words, = query['string_sets']
+    self.assertEqual({'0', '1', '2'}, words.committed)
+    trie, = query['bounded_tries']
+    self.assertEqual({('a', str(at), False)
+                      for at in range(3)},
+                     set(trie.committed.flattened()))
     spread, = query['distributions']
     self.assertEqual((40, sum(range(40)), 0, 39), (
         spread.committed.count,
