@@ -126,6 +126,8 @@ class Broker:
     self._admin: Any = None
     atexit.register(self.stop)
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')
+    # One of 64 begins with "-", which the tool takes for an option.
+    cluster = 'A' + cluster[1:]
     self._java(
         'kafka.tools.StorageTool',
         'format',
