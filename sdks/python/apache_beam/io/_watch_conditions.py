@@ -105,14 +105,14 @@ class _EmptyCoder(coders.Coder):
 
 
 class _Never(TerminationCondition):
-  def for_new_input(self, now, element):
-    return None
+  def state_coder(self):
+    return _EmptyCoder()
 
   def can_stop_polling(self, now, state):
     return False
 
-  def state_coder(self):
-    return _EmptyCoder()
+  def for_new_input(self, now, element):
+    return None
 
   def __repr__(self):
     return 'never()'

@@ -86,14 +86,14 @@ class ThreadCount:
 
 
 class Repeats(RestrictionProvider):
-  def initial_restriction(self, element):
-    return OffsetRange(0, element)
+  def restriction_size(self, element, restriction):
+    return restriction.size()
 
   def create_tracker(self, restriction):
     return OffsetRestrictionTracker(restriction)
 
-  def restriction_size(self, element, restriction):
-    return restriction.size()
+  def initial_restriction(self, element):
+    return OffsetRange(0, element)
 
 
 class OneABundle(DoFn):

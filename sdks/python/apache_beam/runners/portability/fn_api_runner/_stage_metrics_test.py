@@ -114,14 +114,14 @@ def consolidated(bundles):
 
 class Repeats(RestrictionProvider):
   """A range of which each bundle does one, and puts off the rest."""
-  def initial_restriction(self, element):
-    return OffsetRange(0, element)
+  def restriction_size(self, element, restriction):
+    return restriction.size()
 
   def create_tracker(self, restriction):
     return OffsetRestrictionTracker(restriction)
 
-  def restriction_size(self, element, restriction):
-    return restriction.size()
+  def initial_restriction(self, element):
+    return OffsetRange(0, element)
 
 
 class Reports(DoFn):
