@@ -17,13 +17,12 @@ import datetime
 import json
 import os
 import pathlib
-import signal
 import statistics
 import sys
 import time
 
+import _driver
 import _measured_process
-import unbounded
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_kafka_case.py')
 PARTITIONS = 4
@@ -228,27 +227,22 @@ def measure(options, broker, write) -> list[dict]:
 
 def bench(options) -> int:
   os.environ['KAFKA_CLASSPATH'] = options.classpath
-  # Only now: it reads the variable.
-  from apache_beam.io import _kafka_testing
-  options.out.mkdir(parents=True, exist_ok=True)
-  raw = options.out / 'kafka.jsonl.part'
-  broker = _kafka_testing.Broker()
   try:
-    with open(raw, 'w') as lines:
-
-      def write(run):
-        lines.write(json.dumps(run) + '\n')
-        lines.flush()
-
+    # Only now: it reads the variable.
+    from apache_beam.io import _kafka_testing
+  except ImportError as problem:
+    raise _driver.CannotRun(str(problem)) from problem
+  try:
+    broker = _kafka_testing.Broker()
+  except (FileNotFoundError, RuntimeError) as problem:
+    raise _driver.CannotRun(str(problem)) from problem
+  try:
+    with _driver.results(options.out / 'kafka.jsonl') as write:
       runs = measure(options, broker, write)
-  except BaseException:
-    raw.unlink(missing_ok=True)
-    raise
   finally:
     broker.stop()
-  raw.replace(options.out / 'kafka.jsonl')
   about = {
-      'date': datetime.date.today().isoformat(), 'machine': unbounded.machine()
+      'date': datetime.date.today().isoformat(), 'machine': _driver.machine()
   }
   (options.out / 'kafka.md').write_text(markdown(runs, about))
   for line in verdicts(runs):
@@ -257,20 +251,7 @@ def bench(options) -> int:
 
 
 def main(arguments=None) -> int:
-  # Ended by a signal, too, the broker and what is measured are ended first.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  options = parse(arguments)
-  try:
-    return bench(options)
-  except _measured_process.RunFailed as failure:
-    print(failure.output, file=sys.stderr)
-    print('kafka.py: %s' % failure, file=sys.stderr)
-    return 1
-  except (ImportError, FileNotFoundError, RuntimeError) as problem:
-    print('kafka.py: %s' % problem, file=sys.stderr)
-    return 2
-  except KeyboardInterrupt:
-    return 130
+  return _driver.run('kafka.py', bench, parse(arguments))
 
 
 if __name__ == '__main__':

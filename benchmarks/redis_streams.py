@@ -17,7 +17,6 @@ import datetime
 import json
 import pathlib
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -25,8 +24,8 @@ import sys
 import tempfile
 import time
 
+import _driver
 import _measured_process
-import unbounded
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_redis_streams_case.py')
 MIN_SHARE = 0.6
@@ -85,7 +84,7 @@ def server(program):
           break
         except OSError:
           if process.poll() is not None or time.monotonic() > deadline:
-            raise unbounded.CannotRun('%s does not start' % program)
+            raise _driver.CannotRun('%s does not start' % program)
           time.sleep(0.02)
       yield port
     finally:
@@ -188,56 +187,39 @@ def parse(arguments):
 
 
 def bench(options) -> int:
-  python = unbounded.executable('--ours', options.ours)
+  python = _driver.executable('--ours', options.ours)
   program = shutil.which(options.redis_server)
   if not program:
-    raise unbounded.CannotRun(
+    raise _driver.CannotRun(
         '--redis-server=%s: no such program; apt-get install redis-server' %
         options.redis_server)
-  options.out.mkdir(parents=True, exist_ok=True)
-  records = []
   cases = plan(options.entries, options.repeats)
-  for index, case in enumerate(cases):
-    sys.stderr.write(
-        '[%*d/%d] %s ' % (
-            len(str(len(cases))), index + 1, len(cases),
-            case.label().ljust(48, '.')))
-    sys.stderr.flush()
-    record = run_case(case, python, program, options.timeout)
-    sys.stderr.write('%.1f k/CPU s\n' % (record['entries_per_cpu_s'] / 1000))
-    records.append(record)
+  records = []
+  with _driver.results(options.out / 'redis_streams.jsonl') as write:
+    for index, case in enumerate(cases):
+      sys.stderr.write(
+          '[%*d/%d] %s ' % (
+              len(str(len(cases))),
+              index + 1,
+              len(cases),
+              case.label().ljust(48, '.')))
+      sys.stderr.flush()
+      record = run_case(case, python, program, options.timeout)
+      sys.stderr.write('%.1f k/CPU s\n' % (record['entries_per_cpu_s'] / 1000))
+      records.append(record)
+      write(record)
   about = dict(
       date=datetime.date.today().isoformat(),
-      machine=unbounded.machine(),
+      machine=_driver.machine(),
       repeats=options.repeats,
       **{name: records[0][name] for name in ('python', 'redis')},
       beam=next(r['beam'] for r in records if r['what'] == 'ours'))
-  # Only when all is done: a run cut short spoils no earlier results.
-  (options.out / 'redis_streams.jsonl').write_text(
-      ''.join(json.dumps(record) + '\n' for record in records))
   (options.out / 'redis_streams.md').write_text(markdown(records, about))
-  judged = verdicts(records)
-  for line, _ in judged:
-    print(line)
-  missed = sum(not met for _, met in judged)
-  print('%d of %d targets met' % (len(judged) - missed, len(judged)))
-  return 1 if missed and not options.no_targets else 0
+  return _driver.tell(verdicts(records), options.no_targets)
 
 
 def main(arguments=None) -> int:
-  # Ended by a signal, too, the measured process is ended first.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  options = parse(arguments)
-  try:
-    return bench(options)
-  except unbounded.CannotRun as problem:
-    print('redis_streams.py: %s' % problem, file=sys.stderr)
-    return 2
-  except _measured_process.RunFailed as failure:
-    print(failure.output, file=sys.stderr)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+  return _driver.run('redis_streams.py', bench, parse(arguments))
 
 
 if __name__ == '__main__':

@@ -14,25 +14,17 @@ failed, 2 could not run, 130 interrupted.
 import argparse
 import dataclasses
 import datetime
-import hashlib
 import json
-import os
 import pathlib
-import platform
-import shutil
-import signal
 import sys
 import time
 
+import _driver
 import _measured_process
 import _unbounded_report as report
 from _unbounded_report import Case
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_unbounded_case.py')
-
-
-class CannotRun(Exception):
-  """What is missing, and what to do about it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,35 +160,6 @@ def measure_all(cases, pythons, prism, timeout_s, write):
   return records
 
 
-def machine() -> str:
-  """This machine in a few words."""
-  model = platform.machine()
-  with open('/proc/cpuinfo') as cpuinfo:
-    for line in cpuinfo:
-      if line.startswith('model name'):
-        model = line.partition(':')[2].strip()
-        break
-  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-  return '%s, %d cores, %d GiB, Linux %s' % (
-      model,
-      os.cpu_count(),
-      round(memory / 2**30),
-      platform.release().partition('-')[0])
-
-
-def prism_version(binary) -> str:
-  """What tells this binary from others: it has no version of its own."""
-  return 'sha256 ' + hashlib.sha256(binary.read_bytes()).hexdigest()[:12]
-
-
-def executable(name, value):
-  found = shutil.which(value)
-  if not found:
-    raise CannotRun('%s=%s: no such program' % (name, value))
-  # Not resolved: a virtual environment's python is a link out of it.
-  return pathlib.Path(found).absolute()
-
-
 def _list_of(convert, allowed=None):
   def parse(text):
     try:
@@ -287,64 +250,35 @@ def parse(arguments):
 
 def bench(options) -> int:
   pythons = {
-      'ours': executable('--ours', options.ours),
-      'rival': executable('--rival', options.rival),
+      'ours': _driver.executable('--ours', options.ours),
+      'rival': _driver.executable('--rival', options.rival),
   }
   prism = None
   about = {}
   if 'prism' in options.runners:
     if not options.prism:
-      raise CannotRun('the runner prism needs --prism=BINARY')
-    prism = executable('--prism', options.prism)
-    about['prism'] = prism_version(prism)
-  options.out.mkdir(parents=True, exist_ok=True)
-
-  # Kept apart until complete: a run cut short spoils no earlier results.
-  raw = options.out / 'unbounded.jsonl.part'
+      raise _driver.CannotRun('the runner prism needs --prism=BINARY')
+    prism = _driver.executable('--prism', options.prism)
+    about['prism'] = _driver.prism_version(prism)
   cases = plan(options.sizes, options.runners, options.timestamps)
-  try:
-    with open(raw, 'w') as lines:
-
-      def write(record):
-        lines.write(json.dumps(record) + '\n')
-        lines.flush()
-
-      records = measure_all(cases, pythons, prism, options.timeout, write)
-  except (KeyboardInterrupt, _measured_process.RunFailed):
-    raw.unlink()
-    raise
-  raw.replace(options.out / 'unbounded.jsonl')
+  with _driver.results(options.out / 'unbounded.jsonl') as write:
+    records = measure_all(cases, pythons, prism, options.timeout, write)
 
   about.update(
       date=datetime.date.today().isoformat(),
-      machine=machine(),
+      machine=_driver.machine(),
       quick=options.quick)
   summary = report.Summary(records)
   verdicts = report.verdicts(summary)
   (options.out / 'unbounded.md').write_text(
       report.markdown(summary, verdicts, about))
   (options.out / 'unbounded.svg').write_text(report.svg(summary, about))
-  for verdict in verdicts:
-    print(verdict.line())
-  missed = sum(not verdict.met for verdict in verdicts)
-  print('%d of %d targets met' % (len(verdicts) - missed, len(verdicts)))
-  return 1 if missed and not options.no_targets else 0
+  return _driver.tell([(v.line(), v.met) for v in verdicts],
+                      options.no_targets)
 
 
 def main(arguments=None) -> int:
-  # Ended by a signal, too, the measured process is ended first.
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  options = parse(arguments)
-  try:
-    return bench(options)
-  except CannotRun as problem:
-    print('unbounded.py: %s' % problem, file=sys.stderr)
-    return 2
-  except _measured_process.RunFailed as failure:
-    print(failure.output, file=sys.stderr)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+  return _driver.run('unbounded.py', bench, parse(arguments))
 
 
 if __name__ == '__main__':

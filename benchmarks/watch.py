@@ -16,13 +16,12 @@ import dataclasses
 import datetime
 import json
 import pathlib
-import signal
 import statistics
 import sys
 import time
 
+import _driver
 import _measured_process
-import unbounded
 from _unbounded_report import Verdict
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_watch_case.py')
@@ -318,58 +317,31 @@ def parse(arguments):
 
 def bench(options) -> int:
   pythons = {
-      'ours': unbounded.executable('--ours', options.ours),
-      'rival': unbounded.executable('--rival', options.rival),
+      'ours': _driver.executable('--ours', options.ours),
+      'rival': _driver.executable('--rival', options.rival),
   }
-  prism = unbounded.executable('--prism', options.prism)
-  options.out.mkdir(parents=True, exist_ok=True)
+  prism = _driver.executable('--prism', options.prism)
   repeats = options.repeats or (1 if options.quick else 3)
   cases = plan(repeats, tuple(_RUNNERS), 30 if options.quick else 100)
-  # Kept apart until complete: a run cut short spoils no earlier results.
-  raw = options.out / 'watch.jsonl.part'
-  try:
-    with open(raw, 'w') as lines:
-
-      def write(record):
-        lines.write(json.dumps(record) + '\n')
-        lines.flush()
-
-      records = measure_all(cases, pythons, prism, options.timeout, write)
-  except (KeyboardInterrupt, _measured_process.RunFailed):
-    raw.unlink()
-    raise
-  raw.replace(options.out / 'watch.jsonl')
+  with _driver.results(options.out / 'watch.jsonl') as write:
+    records = measure_all(cases, pythons, prism, options.timeout, write)
   summary = Summary(records)
   verdicts = summary.verdicts()
   about = {
       'date': datetime.date.today().isoformat(),
-      'machine': unbounded.machine(),
-      'prism': unbounded.prism_version(prism),
+      'machine': _driver.machine(),
+      'prism': _driver.prism_version(prism),
       'quick': options.quick,
       'repeats': repeats,
   }
   (options.out / 'watch.md').write_text(markdown(summary, verdicts, about))
-  for verdict in verdicts:
-    print(verdict.line())
-  missed = sum(not verdict.met for verdict in verdicts)
-  print('%d of %d targets met' % (len(verdicts) - missed, len(verdicts)))
-  return 1 if missed and not options.no_targets else 0
+  return _driver.tell([(v.line(), v.met) for v in verdicts],
+                      options.no_targets)
 
 
-def main(arguments) -> int:
-  signal.signal(signal.SIGTERM, signal.default_int_handler)
-  options = parse(arguments)
-  try:
-    return bench(options)
-  except unbounded.CannotRun as problem:
-    sys.stderr.write('watch.py: %s\n' % problem)
-    return 2
-  except _measured_process.RunFailed as failure:
-    sys.stderr.write(failure.output)
-    return 1
-  except KeyboardInterrupt:
-    return 130
+def main(arguments=None) -> int:
+  return _driver.run('watch.py', bench, parse(arguments))
 
 
 if __name__ == '__main__':
-  sys.exit(main(sys.argv[1:]))
+  sys.exit(main())

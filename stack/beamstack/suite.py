@@ -77,6 +77,7 @@ class Suite:
     self.step('Prism', self.prism)
     self.step('our tests', self.our_tests)
     self.step('Beam\'s own tests', self.upstream_tests)
+    self.step('benchmark drivers', self.benchmark_drivers)
     self.step('documentation', self.documentation)
     for python in bases.PYTHONS:
       if python != bases.this_python():
@@ -256,6 +257,18 @@ class Suite:
   def our_tests(self) -> Outcome:
     return from_result(
         self.pytest(self.dev_python(), self.test_modules(), 'our-tests'))
+
+  def benchmark_drivers(self) -> Outcome:
+    """The tests of the benchmarks themselves; nothing is measured."""
+    folder = self.space.root / 'benchmarks'
+    return from_result(
+        pytests.run(
+            self.dev_python(), [str(folder)],
+            name='benchmark-drivers',
+            logs=self.space.logs,
+            cwd=folder,
+            rootdir=folder,
+            expected=sorted(path.stem for path in folder.glob('*_test.py'))))
 
   def documentation(self) -> Outcome:
     """The code that pages and docstrings show."""

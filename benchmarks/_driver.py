@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0: see LICENSE.
+"""What the drivers of all benchmarks do around their measuring."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import sys
+
+import _measured_process
+
+
+class CannotRun(Exception):
+  """What is missing, and what to do about it."""
+
+
+def executable(name, value) -> pathlib.Path:
+  """The program that an option names."""
+  found = shutil.which(value)
+  if not found:
+    raise CannotRun('%s=%s: no such program' % (name, value))
+  # Not resolved: a virtual environment's python is a link out of it.
+  return pathlib.Path(found).absolute()
+
+
+def machine() -> str:
+  """This machine in a few words."""
+  model = platform.machine()
+  with open('/proc/cpuinfo') as cpuinfo:
+    for line in cpuinfo:
+      if line.startswith('model name'):
+        model = line.partition(':')[2].strip()
+        break
+  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+  return '%s, %d cores, %d GiB, Linux %s' % (
+      model,
+      os.cpu_count(),
+      round(memory / 2**30),
+      platform.release().partition('-')[0])
+
+
+def prism_version(binary) -> str:
+  """What tells this binary from others: it has no version of its own."""
+  return 'sha256 ' + hashlib.sha256(binary.read_bytes()).hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def results(path):
+  """Gives a function that writes a record as a line of a file.
+
+  They are kept apart until all are there: a run that is cut short spoils no
+  earlier results.
+  """
+  path.parent.mkdir(parents=True, exist_ok=True)
+  partial = path.with_name(path.name + '.part')
+  try:
+    with open(partial, 'w') as lines:
+
+      def write(record):
+        lines.write(json.dumps(record) + '\n')
+        lines.flush()
+
+      yield write
+  except BaseException:
+    partial.unlink()
+    raise
+  partial.replace(path)
+
+
+def tell(verdicts, no_targets) -> int:
+  """Prints pairs of a line and whether its target is met; the exit code."""
+  for line, _ in verdicts:
+    print(line)
+  missed = sum(not met for _, met in verdicts)
+  print('%d of %d targets met' % (len(verdicts) - missed, len(verdicts)))
+  return 1 if missed and not no_targets else 0
+
+
+def run(name, bench, options) -> int:
+  """The exit code of `bench(options)`, whatever becomes of it."""
+  # Ended by a signal, too, what is measured is ended first.
+  signal.signal(signal.SIGTERM, signal.default_int_handler)
+  try:
+    return bench(options)
+  except CannotRun as problem:
+    print('%s: %s' % (name, problem), file=sys.stderr)
+    return 2
+  except _measured_process.RunFailed as failure:
+    print(failure.output, file=sys.stderr)
+    print('%s: %s' % (name, failure), file=sys.stderr)
+    return 1
+  except KeyboardInterrupt:
+    return 130
