@@ -25,6 +25,7 @@ repeats that are dropped, sources that come as elements), by pipelines.
 import logging
 import math
 import os
+import threading
 import unittest
 
 import hypothesis
@@ -479,6 +480,23 @@ class MarkMistakesTest(JournalTest, unittest.TestCase):
     self.assertTrue(known.add(reader))
     self.assertFalse(known.add(reader))
     del reader
+    self.assertEqual({}, known._references)
+
+
+  def test_a_reader_may_go_away_while_another_is_noted(self):
+    """The garbage collector runs in whatever thread allocates."""
+    known = _unbounded_reader._Known()
+    readers = [CountingReader(CountingSource(self.id(), 1), None)]
+    known.add(readers[0])
+
+    def collect_within():
+      with known._lock:
+        readers.clear()
+
+    thread = threading.Thread(target=collect_within, daemon=True)
+    thread.start()
+    thread.join(20)
+    self.assertFalse(thread.is_alive())
     self.assertEqual({}, known._references)
 
 

@@ -97,7 +97,9 @@ OPEN_READERS = _OpenCount()
 class _Known:
   """Which readers were opened before; holds none of them alive."""
   def __init__(self) -> None:
-    self._lock = threading.Lock()
+    # A reader may go away, and `forget` be called, while this thread holds it:
+    # the garbage collector comes when it likes.
+    self._lock = threading.RLock()
     self._references: dict[int, weakref.ref] = {}
 
   def add(self, reader) -> bool:
