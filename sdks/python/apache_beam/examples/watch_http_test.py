@@ -21,7 +21,6 @@
 import email.utils
 import http.server
 import json
-import os
 import pickle
 import socket
 import subprocess
@@ -35,18 +34,17 @@ from apache_beam.examples import watch_http
 from apache_beam.examples.watch_http import FeedError
 from apache_beam.examples.watch_http import HttpFeed
 from apache_beam.examples.watch_http import Order
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
 from apache_beam.io._watch_metrics import NAMESPACE
 from apache_beam.io.unbounded_source import RetryLater
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
-
-PRISM = os.environ.get('PRISM_LOCATION')
 
 
 class Endpoint:
@@ -404,16 +402,10 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
                      set(done.stdout.splitlines()))
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 class PrismTest(RunnerTests, unittest.TestCase):
   def pipeline(self):
-    return beam.Pipeline(
-        options=PipelineOptions([
-            '--runner=PrismRunner',
-            f'--prism_location={PRISM}',
-            '--environment_type=LOOPBACK',
-            '--experiments=disable_prism_server_singleton',
-        ]))
+    return prism_pipeline()
 
 
 if __name__ == '__main__':

@@ -42,6 +42,8 @@ from apache_beam.io import _match_continuously
 from apache_beam.io import _watch_metrics
 from apache_beam.io import fileio
 from apache_beam.io._match_continuously import TimeTable
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
 from apache_beam.io._watch_conditions import time_span
 from apache_beam.io._watch_memory import MEMORIES
 from apache_beam.io._watch_testing import FakeClock
@@ -49,7 +51,6 @@ from apache_beam.io._watch_testing import WatchHarness
 from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.watch import PollError
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
@@ -60,7 +61,6 @@ from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 
-PRISM = os.environ.get('PRISM_LOCATION')
 
 START = 1000000.0
 INTERVAL = 10.0
@@ -834,19 +834,12 @@ class DirectRunnerTest(RunnerTests, unittest.TestCase):
     return beam.Pipeline(runner='DirectRunner')
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 class PrismTest(RunnerTests, unittest.TestCase):
   lead = 6.0
 
   def pipeline(self):
-    return beam.Pipeline(
-        options=PipelineOptions([
-            '--runner=PrismRunner',
-            f'--prism_location={PRISM}',
-            '--environment_type=LOOPBACK',
-            # Else it would be the server of whichever test came first.
-            '--experiments=disable_prism_server_singleton',
-        ]))
+    return prism_pipeline()
 
 
 if __name__ == '__main__':

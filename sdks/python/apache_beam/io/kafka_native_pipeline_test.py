@@ -45,18 +45,18 @@ from apache_beam.io import _kafka_tending
 from apache_beam.io import kafka_native
 from apache_beam.io._kafka_testing import BrokerTestCase
 from apache_beam.io._kafka_testing import EndingSource
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
 from apache_beam.io._unbounded_restriction import RestrictionCoder
 from apache_beam.io.kafka_native import CreateTime
 from apache_beam.io.kafka_native import KafkaSource
 from apache_beam.io.kafka_native import ReadFromKafkaNative
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.unbounded_source import SplitInjectingHarness
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import FixedWindows
 
-PRISM = os.environ.get('PRISM_LOCATION')
 
 _WAIT_SECONDS = 60.0
 
@@ -285,16 +285,10 @@ class FnApiRunnerTest(RunnerTests, BrokerTestCase):
                      [gauge.key.metric.name for gauge in gauges])
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 class PrismTest(RunnerTests, BrokerTestCase):
   def pipeline(self):
-    return beam.Pipeline(
-        options=PipelineOptions([
-            '--runner=PrismRunner',
-            f'--prism_location={PRISM}',
-            '--environment_type=LOOPBACK',
-            '--experiments=disable_prism_server_singleton',
-        ]))
+    return prism_pipeline()
 
   def start(self, pipeline):
     """In the main thread: the SDK sets a handler for signals."""

@@ -37,19 +37,19 @@ import apache_beam as beam
 from apache_beam.io._redis_testing import EndingSource
 from apache_beam.io._redis_testing import RedisServer
 from apache_beam.io._redis_testing import needs_redis
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
 from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io.redisstreams import ReadFromRedisStreams
 from apache_beam.io.redisstreams import RedisStreamsSource
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.testing.unbounded_source import check_unbounded_source
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import FixedWindows
 
-PRISM = os.environ.get('PRISM_LOCATION')
 
 # Numbers that arrived, by test; workers are threads here.
 SEEN = {}
@@ -278,18 +278,11 @@ class FnApiRunnerTest(PipelineTests, ServerTest):
         _ = p | ReadFromRedisStreams(self.server.url, 's', 'g')
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 @needs_redis
 class PrismTest(PipelineTests, ServerTest):
   def pipeline(self):
-    return beam.Pipeline(
-        options=PipelineOptions([
-            '--runner=PrismRunner',
-            f'--prism_location={PRISM}',
-            '--environment_type=LOOPBACK',
-            # Else it would be the server of whichever test came first.
-            '--experiments=disable_prism_server_singleton',
-        ]))
+    return prism_pipeline()
 
 
 # Reads bundle by bundle, as a worker whose runner keeps what is committed in a

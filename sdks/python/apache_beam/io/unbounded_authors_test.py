@@ -37,6 +37,8 @@ from unittest import mock
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io import _unbounded_fetcher
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
 from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io.unbounded_source import AckLedger
 from apache_beam.io.unbounded_source import BackgroundReader
@@ -47,7 +49,6 @@ from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.io.unbounded_source import Receipt
 from apache_beam.io.unbounded_source import RetryLater
 from apache_beam.io.unbounded_source import UnboundedSource
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.unbounded_source import SplitInjectingHarness
 from apache_beam.testing.unbounded_source import check_unbounded_source
 from apache_beam.testing.util import assert_that
@@ -56,7 +57,6 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 
-PRISM = os.environ.get('PRISM_LOCATION')
 POLL_SECONDS = 0.2
 
 
@@ -823,17 +823,10 @@ class FnApiRunnerTest(PipelineTests, HelpersTest):
     return beam.Pipeline(runner='FnApiRunner')
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 class PrismTest(PipelineTests, HelpersTest):
   def pipeline(self):
-    return beam.Pipeline(
-        options=PipelineOptions([
-            '--runner=PrismRunner',
-            f'--prism_location={PRISM}',
-            '--environment_type=LOOPBACK',
-            # Else it would be the server of whichever test came first.
-            '--experiments=disable_prism_server_singleton',
-        ]))
+    return prism_pipeline()
 
 
 if __name__ == '__main__':

@@ -23,16 +23,18 @@ is given a pipeline of this release.
 """
 
 import collections
-import os
-import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 import unittest
 
 import apache_beam as beam
 from apache_beam.io import _unbounded_dofn
+from apache_beam.io._runner_testing import OTHER_PYTHON
+from apache_beam.io._runner_testing import needs_other_python
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
+from apache_beam.io._runner_testing import run_main_script
 from apache_beam.io._unbounded_readers import READERS
 from apache_beam.io._unbounded_testing import T0
 from apache_beam.io._unbounded_testing import CountingReader
@@ -49,9 +51,6 @@ from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
-
-PRISM = os.environ.get('PRISM_LOCATION')
-OTHER_PYTHON = os.environ.get('OTHER_BEAM_PYTHON')
 
 
 class RunnerTests(JournalTest):
@@ -264,28 +263,16 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
 
   def test_a_source_of_the_main_script_on_another_process(self):
     """The classes of the script exist nowhere else: they travel by value."""
-    self.assertIn('all 25 records', self.run_script(sys.executable))
+    self.assertIn(
+        'all 25 records', run_main_script(MAIN_SCRIPT, sys.executable))
 
-  @unittest.skipUnless(OTHER_PYTHON, 'OTHER_BEAM_PYTHON is not set')
+  @needs_other_python
   def test_a_worker_with_another_module_says_so(self):
     """2.76 and later have a module of this name that reads otherwise."""
-    output = self.run_script(OTHER_PYTHON)
+    output = run_main_script(MAIN_SCRIPT, OTHER_PYTHON)
     self.assertNotIn('all 25 records', output)
     self.assertIn('is not the one that this pipeline was submitted', output)
     self.assertIn('Install the same wheel on the workers', output)
-
-  def run_script(self, worker_python):
-    with tempfile.TemporaryDirectory() as folder:
-      script = os.path.join(folder, 'main_script.py')
-      with open(script, 'w') as f:
-        f.write(MAIN_SCRIPT)
-      done = subprocess.run([sys.executable, script, worker_python],
-                            capture_output=True,
-                            text=True,
-                            timeout=120,
-                            check=False,
-                            cwd=folder)
-    return done.stdout + done.stderr
 
 
 MAIN_SCRIPT = textwrap.dedent(
@@ -363,17 +350,10 @@ class UnfusedTest(unittest.TestCase):
         _ = p | ReadFromUnboundedSource(CountingSource(self.id(), 10))
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 class PrismTest(RunnerTests, unittest.TestCase):
   def pipeline(self):
-    return beam.Pipeline(
-        options=PipelineOptions([
-            '--runner=PrismRunner',
-            f'--prism_location={PRISM}',
-            '--environment_type=LOOPBACK',
-            # Else it would be the server of whichever test came first.
-            '--experiments=disable_prism_server_singleton',
-        ]))
+    return prism_pipeline()
 
   @unittest.expectedFailure
   def test_each_record_arrives_when_it_comes(self):

@@ -24,10 +24,7 @@ is given a pipeline of this release.
 """
 
 import collections
-import os
-import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 import unittest
@@ -35,6 +32,11 @@ import unittest
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io import _watch_metrics
+from apache_beam.io._runner_testing import OTHER_PYTHON
+from apache_beam.io._runner_testing import needs_other_python
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_options
+from apache_beam.io._runner_testing import run_main_script
 from apache_beam.io._unbounded_testing import CountingSource
 from apache_beam.io._watch_dofn import OutputsFn
 from apache_beam.io._watch_memory import MEMORIES
@@ -56,8 +58,6 @@ from apache_beam.testing.util import equal_to
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.transforms.window import TimestampedValue
 
-PRISM = os.environ.get('PRISM_LOCATION')
-OTHER_PYTHON = os.environ.get('OTHER_BEAM_PYTHON')
 
 # The times of the polls, by the name of the test and the input.
 POLLS = collections.defaultdict(list)
@@ -362,28 +362,16 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
       assert_that(outputs, equal_to([(f'a-{n}', 1000 + n) for n in range(9)]))
 
   def test_a_poll_fn_of_the_main_script_on_another_process(self):
-    self.assertIn('all 25 outputs', self.run_script(sys.executable))
+    self.assertIn(
+        'all 25 outputs', run_main_script(MAIN_SCRIPT, sys.executable))
 
-  @unittest.skipUnless(OTHER_PYTHON, 'OTHER_BEAM_PYTHON is not set')
+  @needs_other_python
   def test_a_worker_with_another_module_says_so(self):
     """2.76 and later have a module of this name that watches otherwise."""
-    output = self.run_script(OTHER_PYTHON)
+    output = run_main_script(MAIN_SCRIPT, OTHER_PYTHON)
     self.assertNotIn('all 25 outputs', output)
     self.assertIn('is not the one that this pipeline was submitted', output)
     self.assertIn('Install the same wheel on the workers', output)
-
-  def run_script(self, worker_python):
-    with tempfile.TemporaryDirectory() as folder:
-      script = os.path.join(folder, 'main_script.py')
-      with open(script, 'w') as f:
-        f.write(MAIN_SCRIPT)
-      done = subprocess.run([sys.executable, script, worker_python],
-                            capture_output=True,
-                            text=True,
-                            timeout=120,
-                            check=False,
-                            cwd=folder)
-    return done.stdout + done.stderr
 
 
 class ByNumber(NumberedPollFn):
@@ -448,19 +436,13 @@ class DirectRunnerTest(RunnerTests, unittest.TestCase):
         _ = p | beam.Create(['a']) | Watch(self.growing(2), 0)
 
 
-@unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+@needs_prism
 class PrismTest(RunnerTests, unittest.TestCase):
   def pipeline(self):
     return beam.Pipeline(options=self.options())
 
   def options(self):
-    return PipelineOptions([
-        '--runner=PrismRunner',
-        f'--prism_location={PRISM}',
-        '--environment_type=LOOPBACK',
-        # Else it would be the server of whichever test came first.
-        '--experiments=disable_prism_server_singleton',
-    ])
+    return prism_options()
 
   def test_under_a_test_stream_its_clock_is_followed(self):
     """Polls an hour apart, in a moment."""

@@ -17,7 +17,6 @@
 
 """What a script says is what comes, in bundles and in pipelines."""
 
-import os
 import pickle
 import unittest
 
@@ -26,8 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apache_beam as beam
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_pipeline
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing._unbounded_harness import SplitInjectingHarness
 from apache_beam.testing._unbounded_script import Crash
 from apache_beam.testing._unbounded_script import End
@@ -41,8 +41,6 @@ from apache_beam.transforms.window import FixedWindows
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
-
-PRISM = os.environ.get('PRISM_LOCATION')
 
 
 def committed(harness):
@@ -202,17 +200,9 @@ class PipelineTest(unittest.TestCase):
   def test_on_fn_api_runner(self):
     self.assert_counts(beam.Pipeline(runner='FnApiRunner'))
 
-  @unittest.skipUnless(PRISM, 'PRISM_LOCATION is not set')
+  @needs_prism
   def test_on_prism(self):
-    self.assert_counts(
-        beam.Pipeline(
-            options=PipelineOptions([
-                '--runner=PrismRunner',
-                f'--prism_location={PRISM}',
-                '--environment_type=LOOPBACK',
-                # Else it would be the server of whichever test came first.
-                '--experiments=disable_prism_server_singleton',
-            ])))
+    self.assert_counts(prism_pipeline())
 
   def test_a_crash_fails_a_job_that_is_not_retried(self):
     with self.assertRaisesRegex(Exception, 'The script says so, at step 2'):
