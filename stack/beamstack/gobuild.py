@@ -4,7 +4,6 @@ The module is copied out of Go's cache, which is read-only, and go builds it
 there as its own main module.
 """
 
-import json
 import os
 import pathlib
 import shutil
@@ -15,7 +14,6 @@ from beamstack import fetch
 from beamstack import overlay
 from beamstack import parts
 from beamstack import processes
-from beamstack import pytests
 from beamstack import venvs
 from beamstack.errors import Problem
 from beamstack.errors import ProblemsFound
@@ -24,8 +22,17 @@ from beamstack.tree import write_files
 from beamstack.workspace import Workspace
 
 PRISM = './go/cmd/prism'
-# Nothing of the machine or of this checkout gets into what is built.
-ENVIRONMENT = {'GOFLAGS': '-mod=readonly', 'GOWORK': 'off'}
+# The variable of a file of the series that tells builds apart. The linker
+# passes over it where that file is missing, as in the base's own Prism.
+STAMP = 'main.build'
+# Nothing of the machine or of this checkout gets into what is built: no
+# folder, and no library in C, so that it runs wherever this kernel does.
+# Packages that are compiled in one layout are not compiled again in the next.
+ENVIRONMENT = {
+    'GOFLAGS': '-mod=readonly -trimpath',
+    'GOWORK': 'off',
+    'CGO_ENABLED': '0',
+}
 
 
 def lay_out(
@@ -79,8 +86,9 @@ def prism(
   with console.step(f'building dist/{name}'):
     processes.must_run(
         [
-            go, 'build', '-trimpath', '-buildvcs=false', '-ldflags=-buildid=',
-            '-o', target, PRISM
+            go, 'build', '-buildvcs=false',
+            f'-ldflags=-buildid= -X={STAMP}={series.content_label()}', '-o',
+            target, PRISM
         ],
         what='go build of Prism',
         remedy='go version (1.26 or newer is needed)',
@@ -115,41 +123,3 @@ def vet(
     problems.append(Problem('go vet', last, f'see {log}'))
   if problems:
     raise ProblemsFound(problems)
-
-
-def run_tests(
-    space: Workspace, series: Series, packages: list[str],
-    name: str) -> pytests.Result:
-  """Runs the Go tests of packages on the base with a series over it."""
-  pins = bases.load_pins(space.stack / 'base.toml')
-  folder, _ = lay_out(space, series, fetch.module(space, pins))
-  log = space.logs / f'{name}.log'
-  code, output = processes.run(
-      [processes.find_tool('go'), 'test', '-json', *packages],
-      cwd=folder,
-      env=ENVIRONMENT,
-      log=log,
-      timeout=pytests.MODULE_SECONDS)
-  states = read_events(output)
-  problems = [
-      Problem(name, f'{test} failed', f'see {log}')
-      for test, state in states.items() if state == 'failed'
-  ]
-  if not states:
-    problems.append(Problem(name, 'no Go test ran', f'see {log}'))
-  elif code and not problems:
-    problems.append(Problem(name, f'go test ended with {code}', f'see {log}'))
-  return pytests.Result(pytests.count(states), states, problems, output)
-
-
-def read_events(output: str) -> dict[str, str]:
-  """The state of each test in the events of `go test -json`."""
-  words = {'pass': 'passed', 'fail': 'failed', 'skip': 'skipped'}
-  states = {}
-  for line in output.splitlines():
-    if not line.startswith('{'):
-      continue
-    event = json.loads(line)
-    if event.get('Test') and event.get('Action') in words:
-      states[f'{event["Package"]}::{event["Test"]}'] = words[event['Action']]
-  return states

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 
 from beamstack import bases
-from beamstack import gobuild
+from beamstack import gotests
 from beamstack import imports
 from beamstack import overlay
 from beamstack import pytests
@@ -97,8 +97,9 @@ def run_tests(
       if pr.name not in names:
         continue
       if packages:
-        yield pr.name, gobuild.run_tests(
-            space, series.prefix(count), packages, f'prefix-go-{pr.name}')
+        yield pr.name, gotests.run(
+            gotests.lay_out(space, series.prefix(count)), packages,
+            f'prefix-go-{pr.name}')
       if modules:
         yield pr.name, pytests.run(
             python,

@@ -38,12 +38,14 @@ class Result:
     states: passed, failed or skipped by test, named `module::Class::test`.
     problems: failures, and modules of which no test ran.
     output: all that pytest printed.
+    notes: what else should be told, though it is no problem.
   """
 
   counts: Counts
   states: dict[str, str]
   problems: list[Problem]
   output: str
+  notes: tuple[str, ...] = ()
 
 
 def run(
@@ -61,7 +63,8 @@ def run(
 
   Args:
     python: the Python to run them with.
-    modules: their dotted names, or paths.
+    modules: their dotted names, with `::` and a class if that alone is
+      meant; or paths.
     name: what the log and the problems are named for.
     logs: the folder of the log.
     cwd: the folder to run in: one without modules that could be meant.
@@ -129,7 +132,7 @@ def absent(
   """Modules of which no test ran: an empty run must not look good."""
   found = []
   for module in modules:
-    stem = module.rsplit('.', 1)[-1]
+    stem = module.rsplit('.', 1)[-1].replace('::', '.')
     if not any(f'.{stem}.' in f'.{test.split("::")[0]}.' for test in states):
       found.append(
           Problem(

@@ -22,8 +22,10 @@ from beamstack import devwheel
 from beamstack import docs
 from beamstack import fetch
 from beamstack import gobuild
+from beamstack import gotests
 from beamstack import maven
 from beamstack import prefixes
+from beamstack import prismwheel
 from beamstack import processes
 from beamstack import pytests
 from beamstack import pythons
@@ -54,7 +56,20 @@ def one_good(details: str) -> Outcome:
 
 
 def from_result(result: pytests.Result) -> Outcome:
-  return Outcome(result.counts, str(result.counts), tuple(result.problems))
+  return Outcome(
+      result.counts, '; '.join((str(result.counts), *result.notes)),
+      tuple(result.problems))
+
+
+def without_network(home: str) -> dict[str, str]:
+  """Variables with which nothing can be downloaded, or has been."""
+  # The port of discard, where nobody listens.
+  proxies = dict.fromkeys(
+      ('http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY'),
+      'http://127.0.0.1:9')
+  # Runners and workers talk to each other all the same.
+  local = dict.fromkeys(('no_proxy', 'NO_PROXY'), 'localhost,127.0.0.1')
+  return {**proxies, **local, 'HOME': home}
 
 
 class Suite:
@@ -77,6 +92,11 @@ class Suite:
     self.step('Prism', self.prism)
     self.step('our tests', self.our_tests)
     self.step('Beam\'s own tests', self.upstream_tests)
+    if self.go_packages()[0]:
+      self.step('our Go tests', self.our_go_tests)
+    if self.go_packages()[1]:
+      self.step(
+          'Beam\'s own Go tests', lambda: self.upstream_go_tests(race=full))
     self.step('benchmark drivers', self.benchmark_drivers)
     self.step('documentation', self.documentation)
     for python in bases.PYTHONS:
@@ -85,6 +105,7 @@ class Suite:
     for version in self.pins.newer:
       self.step(
           f'dev wheel of {version}', lambda v=version: self.over_newer(v))
+    self.step('companion installs', self.companion_installs)
     self.step('add-on installs', self.addon_installs)
     for version in self.pins.newer:
       self.step(
@@ -182,13 +203,18 @@ class Suite:
         self.space, self.series, self.pins, version or self.pins.pin)
 
   def smoke(
-      self, python: pathlib.Path, script: str, *options: str) -> str:
+      self,
+      python: pathlib.Path,
+      script: str,
+      *options: str,
+      env: dict[str, str] | None = None) -> str:
     """Runs a smoke script; returns its last line."""
     with tempfile.TemporaryDirectory() as elsewhere:
       output = processes.must_run(
           [python, self.space.stack / 'smoke' / script, *options],
           what=f'stack/smoke/{script}',
           cwd=elsewhere,
+          env=env,
           without=('PYTHONPATH', ),
           timeout=SMOKE_SECONDS,
           log=self.space.logs / f'smoke-{script}.log')
@@ -290,7 +316,8 @@ class Suite:
     """
     modules = sorted({
         module
-        for pr in self.series.pull_requests for module in pr.upstream_tests
+        for pr in self.series.pull_requests
+        for module in prefixes.split_tests(pr.upstream_tests)[0]
     })
     result = self.pytest(self.dev_python(), modules, 'upstream-tests')
     failed = {t for t, s in result.states.items() if s == 'failed'}
@@ -314,6 +341,34 @@ class Suite:
         counts, f'{counts}; {len(excused)} fail on stock Beam too',
         tuple(problems))
 
+  def go_packages(self) -> tuple[list[str], list[str]]:
+    """The Go packages whose tests are ours in part, and other ones."""
+    ours, others = set(), set()
+    for pr in self.series.pull_requests:
+      ours |= set(prefixes.split_tests(pr.tests)[1])
+      others |= set(prefixes.split_tests(pr.upstream_tests)[1])
+    return sorted(ours), sorted(others - ours)
+
+  def our_go_tests(self) -> Outcome:
+    """With the race detector, wherever there is a C compiler to link it."""
+    race = gotests.can_race()
+    module = gotests.lay_out(self.space, self.series, race=race)
+    outcome = from_result(
+        gotests.run(module, self.go_packages()[0], 'our-go-tests'))
+    said = 'with -race' if race else 'without -race: no C compiler'
+    return dataclasses.replace(outcome, details=f'{outcome.details}; {said}')
+
+  def upstream_go_tests(self, *, race: bool) -> Outcome:
+    if race and not gotests.can_race():
+      raise CannotRun(
+          'the race detector needs a C compiler', 'apt-get install gcc')
+    return from_result(
+        gotests.run_patiently(
+            gotests.lay_out(self.space, self.series, race=race),
+            gotests.lay_out(self.space, self.series.prefix(0), race=race),
+            self.go_packages()[1],
+            'upstream-go-tests'))
+
   def wheel_for(self, python: str) -> Outcome:
     path = pythons.dev_wheel(
         self.space, self.series, self.pins, self.pins.pin, python)
@@ -327,6 +382,27 @@ class Suite:
   def over_newer(self, version: str) -> Outcome:
     wheel = pythons.dev_wheel(self.space, self.series, self.pins, version)
     return self.smokes(pythons.whole(self.space, f'dev-{version}-alone', wheel))
+
+  def companion_installs(self) -> Outcome:
+    """Both wheels in an environment of their own; Prism is found there.
+
+    Nothing can be downloaded: the proxy of the pipelines does not exist, and
+    neither does a file of an earlier download.
+    """
+    companion = prismwheel.build(self.space, self.series, self.pins)
+    python = pythons.whole(
+        self.space, 'companion',
+        pythons.dev_wheel(self.space, self.series, self.pins), companion)
+    pythons.check(python)
+    version = devwheel.labelled_version(self.series, self.pins.pin)
+    with tempfile.TemporaryDirectory() as home:
+      said = [
+          self.smoke(
+              python, 'companion.py', f'--expect={version}', *options,
+              env=without_network(home))
+          for options in ((), ('--runner=PrismRunner', ))
+      ]
+    return Outcome(Counts(passed=3), 'pip check; ' + '; '.join(said))
 
   def addon_wheel(self) -> pathlib.Path:
     return addon.build(self.series, self.pins.pin, self.space.dist)

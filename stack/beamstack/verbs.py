@@ -16,6 +16,7 @@ from beamstack import demo
 from beamstack import fetch
 from beamstack import gobuild
 from beamstack import maven
+from beamstack import prismwheel
 from beamstack import pythons
 from beamstack import series
 from beamstack import suite
@@ -124,6 +125,8 @@ def _prism(space: Workspace, options: argparse.Namespace) -> int:
   current, pins = _load(space)
   if options.base:
     path = gobuild.prism(space, current.prefix(0), pins, 'prism-base')
+  elif options.wheel:
+    path = prismwheel.build(space, current, pins)
   else:
     path = gobuild.prism(space, current, pins, 'prism')
   console.result(str(path.relative_to(space.root)))
@@ -131,10 +134,15 @@ def _prism(space: Workspace, options: argparse.Namespace) -> int:
 
 
 def _prism_arguments(parser: argparse.ArgumentParser) -> None:
-  parser.add_argument(
+  group = parser.add_mutually_exclusive_group()
+  group.add_argument(
       '--base', action='store_true',
       help='build the released Prism, without the series, to '
       'dist/prism-base')
+  group.add_argument(
+      '--wheel', action='store_true',
+      help='also pack it as the companion wheel, in which the dev wheel finds '
+      'it without an option')
 
 
 def _maven(space: Workspace, options: argparse.Namespace) -> int:
@@ -260,7 +268,9 @@ ALL = (
         'Pure Python, for people who keep stock Beam and its containers.'),
     Verb(
         'prism', _prism, 'build Prism with the series applied, dist/prism',
-        'Pipelines use it with --prism_location=dist/prism.',
+        'Pipelines use it with --prism_location=dist/prism, or where its '
+        'wheel is\ninstalled. `dist/prism --version` gives the label of the '
+        'series; the released\nPrism does not know the flag.',
         _prism_arguments),
     Verb(
         'maven', _maven, 'fetch pinned jars, and print them as a class path',

@@ -6,6 +6,7 @@ import hashlib
 import io
 import pathlib
 import zipfile
+from collections.abc import Collection
 from collections.abc import Mapping
 
 from beamstack.errors import Problem
@@ -54,10 +55,18 @@ def record_of(files: Mapping[str, bytes], record_name: str) -> bytes:
   return out.getvalue().encode()
 
 
-def write(path: pathlib.Path, files: Mapping[str, bytes]) -> None:
+def write(
+    path: pathlib.Path,
+    files: Mapping[str, bytes],
+    executable: Collection[str] = ()) -> None:
   """Writes a wheel; RECORD is made here, the order is fixed.
 
   The metadata comes last, as the wheel specification recommends.
+
+  Args:
+    path: where it goes.
+    files: what it holds, by name.
+    executable: names of programs. Compiled modules need not be named.
   """
   folder = dist_info(list(files))
   record_name = f'{folder}/RECORD'
@@ -70,7 +79,8 @@ def write(path: pathlib.Path, files: Mapping[str, bytes]) -> None:
       info = zipfile.ZipInfo(name, TIMESTAMP)
       info.compress_type = zipfile.ZIP_DEFLATED
       info.create_system = 3
-      info.external_attr = _MODES[name.endswith('.so')] << 16
+      runs = name.endswith('.so') or name in executable
+      info.external_attr = _MODES[runs] << 16
       archive.writestr(info, content[name], compresslevel=6)
   partial.replace(path)
 

@@ -4,7 +4,6 @@ import pathlib
 import sys
 
 import made_up
-from beamstack import gobuild
 from beamstack import pytests
 from beamstack import rival
 
@@ -70,21 +69,15 @@ def test_a_module_of_a_similar_name_does_not_stand_in():
   assert pytests.absent('n', ['apache_beam.io.test'], states)
 
 
+def test_a_class_of_a_module():
+  states = {'apache_beam.io.a_test.TestA::test_x': 'passed'}
+  assert pytests.absent('n', ['apache_beam.io.a_test::TestA'], states) == []
+  assert pytests.absent('n', ['apache_beam.io.a_test::TestB'], states)
+
+
 def test_counts_in_words():
   assert str(pytests.Counts(3, 1)) == '3 passed, 1 failed'
   assert str(pytests.Counts(3, 0, 2)) == '3 passed, 0 failed, 2 skipped'
-
-
-def test_go_events():
-  output = (
-      'go: downloading x\n'
-      '{"Action":"run","Package":"p","Test":"TestA"}\n'
-      '{"Action":"pass","Package":"p","Test":"TestA"}\n'
-      '{"Action":"fail","Package":"p","Test":"TestB"}\n'
-      '{"Action":"fail","Package":"p"}\n')
-  assert gobuild.read_events(output) == {
-      'p::TestA': 'passed', 'p::TestB': 'failed'
-  }
 
 
 def a_rival(**left_out):
