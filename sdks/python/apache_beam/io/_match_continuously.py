@@ -40,6 +40,7 @@ from typing import Optional
 
 import apache_beam as beam
 from apache_beam import coders
+from apache_beam.io._watch_conditions import time_of
 from apache_beam.io._watch_conditions import time_span
 from apache_beam.io._watch_cursor import CLOCK_SKEW
 from apache_beam.io._watch_poll import NotYet
@@ -50,6 +51,9 @@ from apache_beam.io.watch import Watch
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
+
+# Those of fileio.EmptyMatchTreatment, which imports this module.
+_TREATMENTS = ('ALLOW', 'DISALLOW', 'ALLOW_IF_WILDCARD')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,22 +190,34 @@ def version_of(file: FileMetadata) -> str:
 
 
 def check(
+    file_pattern: Any,
     interval: Any,
     has_deduplication: bool,
     start_timestamp: Any,
     stop_timestamp: Any,
-    timestamp_cursor: bool,
+    empty_match_treatment: Any,
+    timestamp_cursor: Any,
     allowed_lateness: Any) -> None:
   """Raises TypeError or ValueError, naming an argument that cannot be."""
+  if not isinstance(file_pattern, str):
+    raise TypeError(f'file_pattern={file_pattern!r} must be a str.')
+  if not file_pattern:
+    raise ValueError('file_pattern is empty: no file could ever match.')
   try:
     positive = time_span('interval', interval).micros > 0
   except ValueError:
     positive = False
   if not positive:
     raise ValueError(
-        f'interval must be positive, and finite, but interval={interval!r}.')
-  _timestamp('start_timestamp', start_timestamp)
-  _timestamp('stop_timestamp', stop_timestamp)
+        f'interval={interval!r} must be more than 0, and at most 10,000 years.')
+  time_of('start_timestamp', start_timestamp)
+  time_of('stop_timestamp', stop_timestamp)
+  if empty_match_treatment not in _TREATMENTS:
+    raise ValueError(
+        f'empty_match_treatment={empty_match_treatment!r} must be one of '
+        f'EmptyMatchTreatment: {", ".join(_TREATMENTS)}.')
+  if not isinstance(timestamp_cursor, bool):
+    raise TypeError(f'timestamp_cursor={timestamp_cursor!r} must be a bool.')
   if timestamp_cursor and not has_deduplication:
     raise ValueError(
         'timestamp_cursor=True bounds what deduplication remembers; it needs '
@@ -230,8 +246,8 @@ def watch_files(
     now_fn: for tests: the clock.
   """
   table = TimeTable(
-      _timestamp('start_timestamp', start_timestamp).micros,
-      _timestamp('stop_timestamp', stop_timestamp).micros,
+      time_of('start_timestamp', start_timestamp).micros,
+      time_of('stop_timestamp', stop_timestamp).micros,
       time_span('interval', interval).micros)
   lateness = time_span('allowed_lateness', allowed_lateness)
   by_version = match_updated_files or timestamp_cursor
@@ -257,10 +273,3 @@ def match_files(
   if apply_windowing:
     files = files | beam.WindowInto(FixedWindows(interval))
   return files
-
-
-def _timestamp(name: str, value: Any) -> Timestamp:
-  try:
-    return Timestamp.of(value)
-  except (TypeError, ValueError, OverflowError) as exc:
-    raise TypeError(f'{name}={value!r} is not a time.') from exc

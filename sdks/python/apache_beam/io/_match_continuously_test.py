@@ -31,6 +31,7 @@ import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 from typing import Any
 from typing import Callable
 
@@ -402,6 +403,47 @@ class TreatmentTest(FolderTest):
       os.chmod(folder.path, 0o755)
       self.assertEqual(['b'], self.poll(20))
 
+  def test_a_folder_among_others_that_cannot_be_read(self):
+    folder = self.watch()
+    os.chmod(folder.path, 0o755)
+    for name in 'open', 'closed':
+      os.mkdir(os.path.join(folder.path, name))
+      folder.write(os.path.join(name, f'in-{name}'))
+    self.watch(pattern=os.path.join(folder.path, '*', '*'))
+    os.chmod(os.path.join(folder.path, 'closed'), 0)
+    with unprivileged():
+      self.assertEqual(['in-open'], self.poll(0))
+    os.chmod(os.path.join(folder.path, 'closed'), 0o755)
+    self.assertEqual(['in-closed'], self.poll(10))
+
+  def test_a_folder_that_is_gone_for_a_while(self):
+    folder = self.watch()
+    folder.write('a')
+    self.assertEqual(['a'], self.poll(0))
+    shutil.rmtree(folder.path)
+    self.assertEqual([], self.poll(10))
+    os.mkdir(folder.path)
+    folder.write('a')
+    folder.write('b')
+    self.assertEqual(['b'], self.poll(20))
+
+  def test_a_folder_that_is_not_there_yet(self):
+    folder = self.watch()
+    self.watch(pattern=os.path.join(folder.path, 'later', '*'))
+    self.assertEqual([], self.poll(0))
+    os.mkdir(os.path.join(folder.path, 'later'))
+    folder.write(os.path.join('later', 'a'))
+    self.assertEqual(['a'], self.poll(10))
+
+  def test_a_file_that_is_gone_when_it_is_looked_at(self):
+    """As is one that a link leads to."""
+    folder = self.watch()
+    folder.write('a')
+    os.symlink('gone', os.path.join(folder.path, 'link'))
+    self.assertEqual(['a'], self.poll(0))
+    folder.write('gone')
+    self.assertEqual(['gone', 'link'], self.poll(10))
+
   def test_a_listing_that_fails(self):
     """The bundle fails, and the retry begins where the last poll ended."""
     fail = []
@@ -421,6 +463,36 @@ class TreatmentTest(FolderTest):
     fail.clear()
     self.rest = rest
     self.assertEqual(['b'], self.poll(11))
+
+
+class ManyFilesTest(FolderTest):
+  def test_a_hundred_thousand(self):
+    """Each once, in portions of one listing; none again after a restart."""
+    folder = self.watch()
+    names = [f'f{number:05}' for number in range(100000)]
+    for name in names:
+      os.close(os.open(os.path.join(folder.path, name), os.O_CREAT))
+    for cursor in False, True:
+      with self.subTest(cursor=cursor):
+        self.watch(pattern=folder.pattern, cursor=cursor)
+        given = []
+        self.clock.now = time.time()
+        for _ in range(10):
+          self.result = self.harness.bundle(self.rest.pop()).raise_error()
+          self.rest = list(self.result.residuals)
+          portion = [
+              os.path.basename(file.path) for _, file in self.result.values
+          ]
+          self.assertEqual(10000, len(portion))
+          given += portion
+        self.assertEqual(names, sorted(given))
+        self.assertEqual(1, self.matches)
+        # A restart: nothing is left but the bytes of the state.
+        folder.write('new', modified=time.time() + 1)
+        self.assertEqual(['new'], self.poll(time.time() - START))
+        self.assertEqual(2, self.matches)
+        self.assertLess(self.state_size(), 200 if cursor else 1600100)
+        folder.remove('new')
 
 
 @contextlib.contextmanager
@@ -617,16 +689,25 @@ class ArgumentsTest(unittest.TestCase):
          {'allowed_lateness': 5}),
         (ValueError, 'allowed_lateness=-5',
          {'allowed_lateness': -5, 'timestamp_cursor': True}),
-        (ValueError, 'must be positive.*interval=0', {'interval': 0}),
+        (TypeError, 'file_pattern=None must be a str', {'file_pattern': None}),
+        (TypeError, "file_pattern=.*'/tmp'", {'file_pattern': Path('/tmp')}),
+        (ValueError, 'file_pattern is empty', {'file_pattern': ''}),
+        (ValueError, "empty_match_treatment='maybe' must be one of.*DISALLOW",
+         {'empty_match_treatment': 'maybe'}),
+        (TypeError, 'timestamp_cursor=1 must be a bool',
+         {'timestamp_cursor': 1}),
+        (ValueError, 'interval=0 must be more than 0', {'interval': 0}),
+        (ValueError, 'interval=1e.30', {'interval': 1e30}),
         (ValueError, 'interval=1e-09', {'interval': 1e-9}),
         (ValueError, 'interval=-1', {'interval': -1}),
         (ValueError, 'interval=nan', {'interval': float('nan')}),
         (TypeError, "interval='5'", {'interval': '5'}),
         (TypeError, "start_timestamp='now'", {'start_timestamp': 'now'}),
+        (ValueError, 'start_timestamp=nan', {'start_timestamp': float('nan')}),
         (TypeError, 'stop_timestamp=None', {'stop_timestamp': None})):
       with self.subTest(kwargs=kwargs):
         with self.assertRaisesRegex(error, message):
-          fileio.MatchContinuously('/tmp/*', **kwargs)
+          fileio.MatchContinuously(**{'file_pattern': '/tmp/*', **kwargs})
 
   def test_type_label_and_boundedness(self):
     """Those of 2.75, with whatever arguments."""

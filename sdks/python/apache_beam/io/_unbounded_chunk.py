@@ -57,20 +57,26 @@ class ChunkOf(typehints.TypeConstraint):
 
   A constraint of our own, since it is how the coder of the records gets into
   the coder of the chunk.
+
+  Args:
+    public: see :class:`Guarded`.
   """
-  def __init__(self, inner_type: Any) -> None:
+  def __init__(self, inner_type: Any, public: str = Guarded.public) -> None:
     super().__init__()
     self.inner_type = inner_type
+    self.public = public
 
   def type_check(self, instance) -> None:
     if type(instance) is not Chunk:
       raise typehints.SimpleTypeHintError(f'{instance!r} is not a Chunk')
 
   def __eq__(self, other) -> bool:
-    return type(other) is ChunkOf and self.inner_type == other.inner_type
+    return (
+        type(other) is ChunkOf and self.inner_type == other.inner_type and
+        self.public == other.public)
 
   def __hash__(self) -> int:
-    return hash((ChunkOf, self.inner_type))
+    return hash((ChunkOf, self.inner_type, self.public))
 
   def __repr__(self) -> str:
     return f'ChunkOf[{self.inner_type!r}]'
@@ -109,8 +115,10 @@ class _ChunkCoderImpl(coder_impl.StreamCoderImpl):
 
 class ChunkCoder(Guarded, coders.Coder):
   """Encodes a :class:`Chunk` with the coder of its records."""
-  def __init__(self, value_coder: coders.Coder) -> None:
+  def __init__(
+      self, value_coder: coders.Coder, public: str = Guarded.public) -> None:
     self._value_coder = value_coder
+    self.public = public
 
   def _create_impl(self):
     return _ChunkCoderImpl(self._value_coder.get_impl())
@@ -125,11 +133,12 @@ class ChunkCoder(Guarded, coders.Coder):
     return self._value_coder.is_deterministic()
 
   def to_type_hint(self):
-    return ChunkOf(self._value_coder.to_type_hint())
+    return ChunkOf(self._value_coder.to_type_hint(), self.public)
 
   @staticmethod
   def from_type_hint(typehint: ChunkOf, registry) -> 'ChunkCoder':
-    return ChunkCoder(registry.get_coder(typehint.inner_type))
+    return ChunkCoder(
+        registry.get_coder(typehint.inner_type), typehint.public)
 
   def __eq__(self, other) -> bool:
     return (

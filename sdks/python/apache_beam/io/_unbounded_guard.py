@@ -36,17 +36,21 @@ _REMEDY = (
     'Beam release that the workers have.')
 
 
-def loader(protocol):
+def loader(protocol, public):
   """The function that makes a :class:`Guarded` object from its pickle.
 
   Called on the worker, before the class is looked up by name.
+
+  Args:
+    protocol: of the one who submitted the pipeline.
+    public: the module that the pipeline uses.
   """
   if protocol != PROTOCOL:
     from apache_beam.io._unbounded_errors import WorkerModuleError
     raise WorkerModuleError(
-        'This pipeline was submitted with another version of '
-        'apache_beam.io.unbounded_source than the one on this worker '
-        f'(protocol {protocol}, here {PROTOCOL}). {_REMEDY}')
+        f'This pipeline was submitted with another version of {public} than '
+        f'the one on this worker (protocol {protocol}, here {PROTOCOL}). '
+        f'{_REMEDY}')
   return _make
 
 
@@ -57,7 +61,7 @@ def _make(cls, state):
 
 
 class _Loader:
-  """Stands for ``loader(PROTOCOL)`` in a pickle.
+  """Stands for ``loader(PROTOCOL, public)`` in a pickle.
 
   By itself a pickle can only name a function, and a worker without this module
   could only answer that there is no such name. So what is pickled is an
@@ -66,25 +70,34 @@ class _Loader:
 
   _EXPRESSION = (
       "(lambda found: __import__('importlib').import_module(found.name)"
-      ".loader(%d) if found else (_ for _ in ()).throw(RuntimeError(%r)))("
+      ".loader(%d, %r) if found else (_ for _ in ()).throw(RuntimeError(%r)))("
       "__import__('importlib.util').util.find_spec("
-      "'apache_beam.io._unbounded_guard'))") % (
-          PROTOCOL,
-          'The apache_beam.io.unbounded_source on this worker is not the one '
-          'that this pipeline was submitted with. ' + _REMEDY)
+      "'apache_beam.io._unbounded_guard'))")
+
+  def __init__(self, public):
+    self._public = public
 
   def __call__(self, cls, state):  # What pickle asks of a reducing callable.
     return _make(cls, state)
 
   def __reduce__(self):
-    return eval, (self._EXPRESSION, )
+    told = (
+        f'The {self._public} on this worker is not the one that this pipeline '
+        f'was submitted with. {_REMEDY}')
+    return eval, (self._EXPRESSION % (PROTOCOL, self._public, told), )
 
 
 class Guarded:
-  """Mixin for what is pickled into a pipeline: checks the worker's module."""
+  """Mixin for what is pickled into a pipeline: checks the worker's module.
+
+  Attributes:
+    public: the module that people know it by.
+  """
+  public = 'apache_beam.io.unbounded_source'
+
   def __reduce__(self):
     # Before Python 3.11 not every object has __getstate__; coders do, and
     # leave their unpicklable implementation out.
     getstate = getattr(self, '__getstate__', None)
     state = getstate() if getstate else self.__dict__
-    return _Loader(), (type(self), dict(state or {}))
+    return _Loader(self.public), (type(self), dict(state or {}))

@@ -18,16 +18,21 @@
 
 """When a watch stops polling: termination conditions."""
 
-import math
+import inspect
 import numbers
 from typing import Any
 from typing import Union
 
 from apache_beam import coders
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Duration
 from apache_beam.utils.timestamp import Timestamp
 
 _PUBLIC_HOME = 'apache_beam.io.watch'
+
+# What the protocol between runner and worker can say: 10,000 years.
+_MAX_SECONDS = 315576000000
 
 
 def time_span(
@@ -38,13 +43,37 @@ def time_span(
   elif isinstance(value, bool) or not isinstance(value, numbers.Real):
     raise TypeError(
         f'{name}={value!r} must be a number of seconds or a Duration.')
-  elif not 0 <= value < math.inf:
-    raise ValueError(f'{name}={value!r} must be 0 or more, and finite.')
+  elif not 0 <= value <= _MAX_SECONDS:
+    checked = None
   else:
     checked = Duration.of(float(value))
-  if checked.micros < 0:
-    raise ValueError(f'{name}={value!r} must be 0 or more.')
+  if checked is None or not 0 <= checked.micros <= _MAX_SECONDS * 1000000:
+    raise ValueError(
+        f'{name}={value!r} must be 0 or more, and at most 10,000 years.')
   return checked
+
+
+def time_of(name: str, value: Any) -> Timestamp:
+  """An argument that is a time, checked."""
+  number = value
+  if isinstance(value, bool):
+    number = None
+  elif isinstance(value, numbers.Integral):  # NumPy's too.
+    number = int(value)
+  elif isinstance(value, numbers.Real):
+    number = float(value)
+  try:
+    time = Timestamp.of(number)
+  except (TypeError, ValueError, OverflowError) as exc:
+    kind = TypeError if isinstance(exc, TypeError) else ValueError
+    raise kind(
+        f'{name}={value!r} is not a time: give a Timestamp, a number of '
+        'seconds or a datetime in UTC.') from exc
+  if not MIN_TIMESTAMP <= time <= MAX_TIMESTAMP:
+    raise ValueError(
+        f'{name}={value!r} is outside of what Beam can represent. Times are '
+        'in seconds.')
+  return time
 
 
 class TerminationCondition:
@@ -271,8 +300,8 @@ def after_iterations(number: int) -> TerminationCondition:
   """
   if isinstance(number, bool) or not isinstance(number, int):
     raise TypeError(f'number={number!r} must be an int.')
-  if number < 1:
-    raise ValueError(f'number={number!r} must be 1 or more.')
+  if not 1 <= number < 1 << 63:
+    raise ValueError(f'number={number!r} must be 1 or more, below 2**63.')
   return _AfterIterations(number)
 
 
@@ -297,7 +326,7 @@ def checked(name: str, condition: Any) -> TerminationCondition:
   hint = (
       ' Give an instance, not the class.' if isinstance(condition, type) and
       issubclass(condition, TerminationCondition) else ' Call the function.'
-      if callable(condition) else '')
+      if inspect.isroutine(condition) else '')
   raise TypeError(f'{name}={condition!r} is not a TerminationCondition.{hint}')
 
 

@@ -18,9 +18,16 @@
 
 """When polling stops."""
 
+import datetime
+import decimal
+import fractions
 import unittest
 
+import numpy as np
+
 from apache_beam.io import _watch_conditions as conditions
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Duration
 from apache_beam.utils.timestamp import Timestamp
 
@@ -126,13 +133,18 @@ class ConditionsTest(unittest.TestCase):
         (lambda: conditions.after_total_of(Duration(-1)), 'must be 0 or more'),
         (
             lambda: conditions.after_total_of(float('nan')),
-            r'duration=nan must be 0 or more, and finite'),
+            r'duration=nan must be 0 or more, and at most 10,000 years'),
         (
             lambda: conditions.after_time_since_new_output(float('inf')),
-            'and finite'),
+            'at most 10,000 years'),
+        (lambda: conditions.after_total_of(1e30), 'at most 10,000 years'),
+        (
+            lambda: conditions.after_total_of(Duration(10**30)),
+            'at most 10,000 years'),
         (lambda: conditions.after_total_of('1'), r"duration='1' must be a "),
         (lambda: conditions.after_total_of(True), 'duration=True'),
         (lambda: conditions.after_iterations(0), 'number=0 must be 1 or more'),
+        (lambda: conditions.after_iterations(1 << 63), 'below 2..63'),
         (lambda: conditions.after_iterations(1.0), 'must be an int'),
         (lambda: conditions.after_iterations(True), 'must be an int'),
         (
@@ -145,10 +157,47 @@ class ConditionsTest(unittest.TestCase):
             lambda: conditions.all_of(
                 conditions.TerminationCondition, conditions.never()),
             'Give an instance'),
+        (
+            lambda: conditions.all_of(int, conditions.never()),
+            'is not a TerminationCondition.$'),
     ):
       with self.subTest(told):
         with self.assertRaisesRegex((TypeError, ValueError), told):
           make()
+
+  def test_what_is_a_time_span(self):
+    for value, micros in ((0, 0), (1, 10**6), (0.5, 500000), (1e-6, 1),
+                          (Duration(micros=3), 3),
+                          (fractions.Fraction(1, 2), 500000),
+                          (np.float32(0.5), 500000), (np.int64(3), 3000000),
+                          (315576000000, 315576000000000000)):
+      self.assertEqual(
+          Duration(micros=micros), conditions.time_span('name', value))
+
+  def test_what_is_a_time(self):
+    utc = datetime.timezone.utc
+    for value, micros in ((-1, -10**6), (0.5, 500000),
+                          (Timestamp(micros=3), 3), (MIN_TIMESTAMP,
+                                                     MIN_TIMESTAMP.micros),
+                          (MAX_TIMESTAMP, MAX_TIMESTAMP.micros),
+                          (fractions.Fraction(1, 2), 500000),
+                          (np.float32(0.5), 500000), (np.int64(3), 3000000),
+                          (datetime.datetime(1970, 1, 2, tzinfo=utc),
+                           86400 * 10**6)):
+      self.assertEqual(
+          Timestamp(micros=micros), conditions.time_of('name', value))
+    for value in (None, '', 'noon', b'x', True, [], float('nan'),
+                  float('inf'), -float('inf'), Duration(5), object, iter([1]),
+                  decimal.Decimal(1), datetime.timedelta(1),
+                  datetime.datetime(1970, 1, 2)):
+      with self.assertRaisesRegex((TypeError, ValueError),
+                                  'name=.* is not a time: give') as caught:
+        conditions.time_of('name', value)
+      self.assertIn(f'name={value!r}', str(caught.exception))
+    for value in (1e30, -10**30, Timestamp(micros=MAX_TIMESTAMP.micros + 1),
+                  Timestamp(micros=MIN_TIMESTAMP.micros - 1)):
+      with self.assertRaisesRegex(ValueError, 'name=.* is outside of what Be'):
+        conditions.time_of('name', value)
 
   def test_texts(self):
     self.assertEqual(

@@ -156,6 +156,8 @@ class WatchFn(Guarded, _Provider, DoFn):
     foreign_clock: whether the runner keeps a time of its own (a TestStream),
       so that the time of a poll cannot be judged by the clock here.
   """
+  public = 'apache_beam.io.watch'
+
   def __init__(
       self, polls: Polls, rules: Rules, output_coder: coders.Coder) -> None:
     self.foreign_clock = False
@@ -182,6 +184,8 @@ class OutputsFn(Guarded, DoFn):
     windowfn: of the inputs, and so of the outputs; None: the global window,
       which the SDK would otherwise make anew for each output.
   """
+  public = 'apache_beam.io.watch'
+
   def __init__(self, windowfn: Optional[WindowFn] = None) -> None:
     self._windowfn = windowfn
 
@@ -233,12 +237,13 @@ class _Bundle:
       self._keep_memory(0.0)
       return
     try:
-      found = self._found()
+      try:
+        found = self._found()
+      except RetryLater as exc:
+        self._put_off(exc)
+        return
       now = self._polls.now()
       round_ = cut(self._rules, self._memory, self._restriction, found, now)
-    except RetryLater as exc:
-      self._put_off(exc)
-      return
     except PollError as exc:
       raise self._error(exc.args[0]) from exc.__cause__
     except WatchStateError:

@@ -28,6 +28,7 @@ from typing import TypeVar
 
 from apache_beam import coders
 from apache_beam.io._unbounded_errors import RetryLater
+from apache_beam.io._watch_conditions import time_of
 from apache_beam.io._watch_conditions import time_span
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
@@ -70,7 +71,7 @@ class PollResult(Generic[OutputT]):
     if set(map(type, self.outputs)) - {TimestampedValue}:
       self._stamp(None)
     if self.watermark is not None:
-      self._set('watermark', Timestamp.of(self.watermark))
+      self._set('watermark', time_of('watermark', self.watermark))
     if self.next_poll_delay is not None:
       delay = time_span('next_poll_delay', self.next_poll_delay)
       self._set('next_poll_delay', delay.micros / 1e6)
@@ -101,12 +102,12 @@ class PollResult(Generic[OutputT]):
   def _made(cls, outputs, timestamp, watermark) -> 'PollResult[OutputT]':
     outputs = _gathered(outputs)
     if timestamp is not None:
-      outputs = _stamped(outputs, Timestamp.of(timestamp))
+      outputs = _stamped(outputs, time_of('timestamp', timestamp))
     return cls(outputs, watermark)
 
   def with_watermark(self, watermark) -> 'PollResult[OutputT]':
     """The same, with a watermark; see the class."""
-    return self._changed(watermark=Timestamp.of(watermark))
+    return self._changed(watermark=time_of('watermark', watermark))
 
   def with_next_poll_delay(self, seconds) -> 'PollResult[OutputT]':
     """The same, with another delay than the watch's ``poll_interval``.

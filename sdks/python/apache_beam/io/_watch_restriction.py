@@ -200,6 +200,8 @@ class RestrictionCoder(Guarded, coders.Coder):
   Args:
     output_coder: encodes what ``poll_fn`` finds.
   """
+  public = 'apache_beam.io.watch'
+
   def __init__(self, output_coder: coders.Coder) -> None:
     self._output_coder = output_coder
 

@@ -1011,7 +1011,7 @@ class GuardTest(unittest.TestCase):
     from apache_beam.io import _unbounded_guard
     with self.assertRaisesRegex(unbounded_source.WorkerModuleError,
                                 'protocol 99, here 1.*same wheel'):
-      _unbounded_guard.loader(99)
+      _unbounded_guard.loader(99, 'apache_beam.io.unbounded_source')
 
 
 if __name__ == '__main__':

@@ -72,6 +72,7 @@ from apache_beam.io._watch_conditions import all_of
 from apache_beam.io._watch_conditions import checked as checked_condition
 from apache_beam.io._watch_conditions import either_of
 from apache_beam.io._watch_conditions import never
+from apache_beam.io._watch_conditions import time_of
 from apache_beam.io._watch_conditions import time_span
 from apache_beam.io._watch_dofn import OutputsFn
 from apache_beam.io._watch_dofn import Polls
@@ -191,7 +192,8 @@ class Watch(PTransform):
       max_outputs_per_round: int = 10000,
       side_inputs: Optional[Mapping[str, pvalue.AsSideInput]] = None) -> None:
     super().__init__()
-    _check_function('poll_fn', poll_fn)
+    self._side_inputs = _checked_side_inputs(side_inputs)
+    _check_poll_fn(poll_fn, self._side_inputs)
     for name, function in (('output_key_fn', output_key_fn),
                            ('now_fn', now_fn)):
       if function is not None:
@@ -217,7 +219,6 @@ class Watch(PTransform):
     self._output_coder = _coder_of_outputs(poll_fn, output_coder)
     self._key_fn = output_key_fn
     self._key_coder = output_key_coder
-    self._side_inputs = _checked_side_inputs(side_inputs)
     condition = (
         never() if termination is None else checked_condition(
             'termination', termination))
@@ -228,8 +229,8 @@ class Watch(PTransform):
         self._deterministic_key_coder(),
         condition,
         lateness.micros if timestamp_cursor else None,
-        None if start_cursor is None else _micros(
-            'start_cursor', start_cursor),
+        None if start_cursor is None else time_of(
+            'start_cursor', start_cursor).micros,
         time_span('settle_time', settle_time).micros,
         max_outputs_per_round)
 
@@ -247,7 +248,7 @@ class Watch(PTransform):
       windowfn = None
     return (
         pcoll
-        | 'Poll' >> poll.with_output_types(ChunkOf(output_type))
+        | 'Poll' >> poll.with_output_types(ChunkOf(output_type, WatchFn.public))
         | 'Outputs' >> ParDo(
             OutputsFn(windowfn)).with_output_types(output_type))
 
@@ -287,11 +288,32 @@ class Watch(PTransform):
 
 
 def _check_function(name: str, function: Any) -> None:
-  if isinstance(function, type) and issubclass(function, PollFn):
-    raise TypeError(
-        f'{name}={function!r} is a class: give an instance of it.')
   if not callable(function):
     raise TypeError(f'{name}={function!r} is not callable.')
+
+
+def _check_poll_fn(poll_fn: Any, side_inputs: Mapping[str, Any]) -> None:
+  _check_function('poll_fn', poll_fn)
+  if isinstance(poll_fn, type):
+    raise TypeError(f'poll_fn={poll_fn!r} is a class: give an instance of it.')
+  function = _function_of(poll_fn)
+  if (inspect.isgeneratorfunction(function) or
+      inspect.isasyncgenfunction(function) or
+      inspect.iscoroutinefunction(function)):
+    raise TypeError(
+        f'poll_fn={poll_fn!r} yields or awaits, but must return a PollResult. '
+        'The outputs of that may be a generator.')
+  try:
+    # Not of what a decorator wraps: that may be given more than its wrapper.
+    signature = inspect.signature(poll_fn, follow_wrapped=False)
+  except (TypeError, ValueError):  # It has none: not written in Python.
+    return
+  try:
+    signature.bind(None, **side_inputs)
+  except TypeError as exc:
+    given = ', '.join(['an input', *map('{}=…'.format, side_inputs)])
+    raise TypeError(
+        f'poll_fn={poll_fn!r} cannot be called with ({given}): {exc}.') from exc
 
 
 def _check_coder(name: str, coder: Any) -> None:
@@ -320,13 +342,6 @@ def _checked_side_inputs(side_inputs: Any) -> dict[str, pvalue.AsSideInput]:
   return dict(side_inputs)
 
 
-def _micros(name: str, time: Any) -> int:
-  try:
-    return Timestamp.of(time).micros
-  except (TypeError, ValueError, OverflowError) as exc:
-    raise TypeError(f'{name}={time!r} is not a time.') from exc
-
-
 def _coder_of_outputs(poll_fn: Any, given: Any) -> coders.Coder:
   if given is not None:
     _check_coder('output_coder', given)
@@ -345,14 +360,19 @@ def _coder_of_outputs(poll_fn: Any, given: Any) -> coders.Coder:
   return coders.registry.get_coder(typehints.Any)
 
 
-def _return_type(function: Any) -> Any:
-  """The annotated type of what a function returns; Any if there is none."""
+def _function_of(function: Any) -> Any:
+  """What a partial, or an object that can be called, calls."""
   while isinstance(function, functools.partial):
     function = function.func
-  if not (inspect.isroutine(function) or isinstance(function, type)):
-    function = type(function).__call__
+  if inspect.isroutine(function) or isinstance(function, type):
+    return function
+  return type(function).__call__
+
+
+def _return_type(function: Any) -> Any:
+  """The annotated type of what a function returns; Any if there is none."""
   try:
-    returned = typing.get_type_hints(function).get('return')
+    returned = typing.get_type_hints(_function_of(function)).get('return')
   except Exception:  # pylint: disable=broad-except
     # An annotation that cannot be resolved here says nothing.
     returned = None

@@ -370,7 +370,11 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
     """2.76 and later have a module of this name that watches otherwise."""
     output = run_main_script(MAIN_SCRIPT, OTHER_PYTHON)
     self.assertNotIn('all 25 outputs', output)
-    self.assertIn('is not the one that this pipeline was submitted', output)
+    self.assertIn(
+        'The apache_beam.io.watch on this worker is not the one that this '
+        'pipeline was submitted',
+        output)
+    self.assertNotIn('apache_beam.io.unbounded_source on this', output)
     self.assertIn('Install the same wheel on the workers', output)
 
 

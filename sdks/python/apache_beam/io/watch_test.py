@@ -124,16 +124,27 @@ class PollResultTest(unittest.TestCase):
         (lambda: complete(b'abc'), 'put it into a list'),
         (lambda: incomplete({'a': 1}), 'must be an iterable'),
         (lambda: incomplete(None), 'outputs=None must'),
+        (lambda: incomplete(at(1, 'a')), 'put it into a list'),
         (lambda: PollResult('abc'), "outputs='abc'"),
-        (lambda: incomplete([], timestamp='noon'), 'noon'),
-        (lambda: incomplete([]).with_watermark('noon'), 'noon'),
-        (lambda: incomplete([]).with_watermark(None), 'None'),
+        (lambda: incomplete([], timestamp='noon'), "timestamp='noon' is not"),
+        (lambda: complete([], timestamp=float('nan')), 'timestamp=nan is not'),
+        (
+            lambda: incomplete([]).with_watermark('noon'),
+            "watermark='noon' is not a time"),
+        (lambda: incomplete([]).with_watermark(None), 'watermark=None is not'),
+        (
+            lambda: incomplete([]).with_watermark(float('inf')),
+            'watermark=inf is not a time'),
+        (lambda: PollResult((), 1e30), 'watermark=1e.30 is outside of what'),
         (
             lambda: incomplete([]).with_next_poll_delay(-1),
             'next_poll_delay=-1 must be 0 or more'),
         (
             lambda: incomplete([]).with_next_poll_delay('1'),
-            "next_poll_delay='1' must be a number")):
+            "next_poll_delay='1' must be a number"),
+        (
+            lambda: incomplete([]).with_next_poll_delay(float('nan')),
+            'next_poll_delay=nan must be 0 or more')):
       with self.subTest(told):
         with self.assertRaisesRegex((TypeError, ValueError), told):
           make()
@@ -783,6 +794,33 @@ class SplitsAndFailuresTest(unittest.TestCase):
       last, = harness.steps(restriction=results[1].residuals[0], restart=True)
       self.assertEqual([], found(last) and last.residuals)
 
+  def test_only_a_poll_may_ask_for_later(self):
+    """Else what it found would count as seen, and be lost."""
+    class Late(TerminationCondition):
+      late: list[float] = []
+
+      def for_new_input(self, now, element):
+        return 0
+
+      def can_stop_polling(self, now, state):
+        if self.late:
+          raise RetryLater(self.late.pop())
+        return True
+
+      def state_coder(self):
+        return coders.VarIntCoder()
+
+    for cursor in (False, True):
+      Late.late = [5]
+      harness = WatchHarness(
+          Script(incomplete(listed('a1'))),
+          termination=Late(),
+          timestamp_cursor=cursor)
+      first = harness.initial()
+      failed = harness.bundle(first)
+      self.assertIsInstance(failed.error, PollError)
+      self.assertEqual(['a1'], found(harness.bundle(first).raise_error()))
+
   def test_drain(self):
     """Case B15: polls no more, and keeps what is to be replayed."""
     harness = WatchHarness(self.script())
@@ -836,6 +874,34 @@ class StateTest(unittest.TestCase):
     self.assertEqual({16 * 500},
                      {after - before
                       for before, after in zip(sizes, sizes[1:])})
+
+  def test_each_key_is_encoded_once(self):
+    """However often it is listed, as long as the process lives."""
+    encoded = []
+
+    class Counting(coders.Coder):
+      def encode(self, value):
+        encoded.append(value)
+        return value.encode()
+
+      def is_deterministic(self):
+        return True
+
+    def key(value):
+      return value
+
+    for cursor in (False, True):
+      for restart, times in ((False, 1), (True, 10)):
+        encoded.clear()
+        outputs = listed(*(f'a{n}' for n in range(100)))
+        harness = WatchHarness(
+            Script(*[incomplete(outputs)] * 9, complete(outputs[::-1])),
+            output_key_fn=key,
+            output_key_coder=Counting(),
+            timestamp_cursor=cursor,
+            allowed_lateness=1000 if cursor else 0)
+        harness.steps(restart=restart)
+        self.assertEqual(times * 100, len(encoded))
 
   def test_flat_with_a_cursor(self):
     """Case B01: 200 polls, each with as many new outputs."""
@@ -1032,6 +1098,19 @@ def annotated(element: str) -> PollResult[int]:
   return complete([1])
 
 
+def yielding(element):
+  yield 1
+
+
+async def awaiting(element):
+  return complete([1])
+
+
+class Callable:
+  def __call__(self, element):
+    return complete([1])
+
+
 def unannotated(element):
   return complete([1])
 
@@ -1040,12 +1119,29 @@ class ConstructionTest(unittest.TestCase):
   def test_arguments_are_checked(self):
     nan = float('nan')
     good = unannotated
+    names = beam.pvalue.AsList(beam.Pipeline() | beam.Create([]))
     for make, error, told in (
         (lambda: Watch(None, 1), TypeError, 'poll_fn=None is not callable'),
         (lambda: Watch(Script, 1), TypeError, 'give an instance of it'),
+        (lambda: Watch(Callable, 1), TypeError, 'give an instance of it'),
+        (lambda: Watch(yielding, 1), TypeError, 'must return a PollResult'),
+        (lambda: Watch(awaiting, 1), TypeError, 'outputs of that may be a gen'),
+        (
+            lambda: Watch(functools.partial(awaiting), 1),
+            TypeError,
+            'yields or awaits'),
+        (
+            lambda: Watch(lambda: None, 1),
+            TypeError,
+            r'cannot be called with \(an input\): too many positional'),
+        (
+            lambda: Watch(good, 1, side_inputs={'names': names}),
+            TypeError,
+            r"\(an input, names=…\): got an unexpected keyword argument 'na"
+        ),
         (lambda: Watch(good, -1), ValueError, 'poll_interval=-1 must be 0 or'),
         (lambda: Watch(good, nan), ValueError, 'poll_interval=nan'),
-        (lambda: Watch(good, float('inf')), ValueError, 'and finite'),
+        (lambda: Watch(good, float('inf')), ValueError, '10,000 years'),
         (lambda: Watch(good, '1'), TypeError, "poll_interval='1' must be"),
         (lambda: Watch(good, None), TypeError, 'poll_interval=None'),
         (lambda: Watch(good, True), TypeError, 'poll_interval=True'),
@@ -1086,6 +1182,10 @@ class ConstructionTest(unittest.TestCase):
             TypeError,
             "start_cursor='noon' is not a time"),
         (
+            lambda: Watch(good, 1, start_cursor=nan),
+            ValueError,
+            'start_cursor=nan is not a time'),
+        (
             lambda: Watch(good, 1, max_outputs_per_round=0),
             ValueError,
             'max_outputs_per_round=0 must be 1 or more'),
@@ -1105,6 +1205,22 @@ class ConstructionTest(unittest.TestCase):
       with self.subTest(told):
         with self.assertRaisesRegex(error, told):
           make()
+
+  def test_a_decorator_may_give_the_poll_fn_more(self):
+    def with_connection(function):
+      @functools.wraps(function)
+      def wrapper(*args, **kwargs):
+        return function('connection', *args, **kwargs)
+
+      return wrapper
+
+    @with_connection
+    def poll(connection, element) -> PollResult[str]:
+      return complete([at(1, connection + element)])
+
+    self.assertEqual([['connectionin']],
+                     list(map(found, WatchHarness(poll).steps())))
+    self.assertEqual(coders.StrUtf8Coder(), Watch(poll, 1)._output_coder)
 
   def test_a_condition_without_a_coder(self):
     class NoCoder(TerminationCondition):
@@ -1178,6 +1294,21 @@ class ConstructionTest(unittest.TestCase):
         coders.VarIntCoder, type(Watch(bound, 1)._output_coder))
     self.assertIs(  # It refers to a local name.
         coders.FastPrimitivesCoder, type(Watch(lists, 1)._output_coder))
+
+  def test_all_that_is_pickled_names_this_module(self):
+    """To a worker that has another one in its place."""
+    p = beam.Pipeline()
+    outputs = p | beam.Create(['a']) | Watch(annotated, 1)
+    poll, = (
+        part for part in outputs.producer.parent.parts
+        if part.full_label.endswith('Poll'))
+    fns = [outputs.producer.transform.fn, poll.transform.fn]
+    chunks = coders.registry.get_coder(poll.outputs[None].element_type)
+    for guarded in fns + [fns[1].restriction_coder(), chunks]:
+      self.assertIn(
+          b'The apache_beam.io.watch on this worker', pickle.dumps(guarded))
+      again = pickle.loads(pickle.dumps(guarded))
+      self.assertIn(b'The apache_beam.io.watch on', pickle.dumps(again))
 
   def test_takes_a_pcollection(self):
     with self.assertRaisesRegex(TypeError, r'beam.Create\(\[input\]\)'):
