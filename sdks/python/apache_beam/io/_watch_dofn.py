@@ -51,6 +51,7 @@ from apache_beam.io._unbounded_errors import RetryLater
 from apache_beam.io._unbounded_guard import Guarded
 from apache_beam.io._watch_errors import PollError
 from apache_beam.io._watch_errors import WatchStateError
+from apache_beam.io._watch_errors import short
 from apache_beam.io._watch_memory import MEMORIES
 from apache_beam.io._watch_memory import Memory
 from apache_beam.io._watch_metrics import BundleMetrics
@@ -64,7 +65,6 @@ from apache_beam.io._watch_restriction import RestrictionCoder
 from apache_beam.io._watch_round import Found
 from apache_beam.io._watch_round import Rules
 from apache_beam.io._watch_round import cut
-from apache_beam.io._watch_round import short
 from apache_beam.io._watch_round import sift
 from apache_beam.io._watch_tracker import WORK
 from apache_beam.io._watch_tracker import Round

@@ -22,6 +22,8 @@ Each message says what failed, for which input, what follows from it and what
 to do.
 """
 
+from typing import Any
+
 
 class WatchError(Exception):
   """The common base: catch it for anything that goes wrong in ``Watch``."""
@@ -40,6 +42,12 @@ class WatchStateError(WatchError):
   """Persisted bytes of a watch are not of a format that this code reads, or do
   not belong to a watch with these arguments.
   """
+
+
+def short(value: Any, limit: int = 200) -> str:
+  """A value as a message shows it."""
+  text = repr(value)
+  return text if len(text) <= limit else text[:limit] + '…'
 
 
 for _class in (WatchError, PollError, WatchStateError):

@@ -43,6 +43,7 @@ from apache_beam.io._watch_conditions import TerminationCondition
 from apache_beam.io._watch_cursor import CLOCK_SKEW
 from apache_beam.io._watch_cursor import RecentKeys
 from apache_beam.io._watch_errors import PollError
+from apache_beam.io._watch_errors import short
 from apache_beam.io._watch_memory import Memory
 from apache_beam.io._watch_poll import PollResult
 from apache_beam.io._watch_restriction import Packed
@@ -261,8 +262,3 @@ def _keys_after(
   if floor is not None:
     recent.expire(floor)
   return {'keys': Packed(recent.packed()), 'cursor': cursor}
-
-
-def short(value: Any, limit: int = 200) -> str:
-  text = repr(value)
-  return text if len(text) <= limit else text[:limit] + '…'

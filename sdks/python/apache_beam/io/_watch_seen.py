@@ -36,6 +36,8 @@ from typing import Callable
 from typing import Iterable
 
 from apache_beam import coders
+from apache_beam.io._watch_errors import PollError
+from apache_beam.io._watch_errors import short
 from apache_beam.io._watch_restriction import DIGEST_BYTES
 
 # Types whose equal values have one encoding. Never a subclass: that may compare
@@ -48,12 +50,22 @@ def digester(coder: coders.Coder) -> Callable[[Any], bytes]:
   """The function from a key to its digest.
 
   The digest is persisted: another hash would take every output for new.
+
+  Raises:
+    PollError: by the function, if the coder does not take the key.
   """
   encode = coder.encode
   blake2b = hashlib.blake2b
 
   def digest(key: Any) -> bytes:
-    return blake2b(encode(key), digest_size=DIGEST_BYTES).digest()
+    try:
+      encoded = encode(key)
+    except Exception as exc:
+      raise PollError(
+          f'the key {short(key)} cannot be encoded by {coder!r}: {exc!r}. Give '
+          'Watch an output_key_fn that takes from an output what identifies '
+          'it, a str for example; or an output_key_coder') from exc
+    return blake2b(encoded, digest_size=DIGEST_BYTES).digest()
 
   return digest
 

@@ -216,7 +216,8 @@ class Watch(PTransform):
         poll_fn,
         time_span('poll_interval', poll_interval).micros / 1e6,
         now_fn)
-    self._output_coder = _coder_of_outputs(poll_fn, output_coder)
+    self._output_coder, self._output_type = _kind_of_outputs(
+        poll_fn, output_coder)
     self._key_fn = output_key_fn
     self._key_coder = output_key_coder
     condition = (
@@ -241,7 +242,7 @@ class Watch(PTransform):
           f'{pcoll!r}. For a single input: pipeline | beam.Create([input]) | '
           'Watch(...).')
     output_type = typehints.Tuple[pcoll.element_type or typehints.Any,
-                                  _type_of(self._output_coder)]
+                                  self._output_type]
     poll = ClockAwareParDo(self._fn(), pcoll.pipeline, **self._side_inputs)
     windowfn = pcoll.windowing.windowfn
     if isinstance(windowfn, GlobalWindows):
@@ -342,22 +343,23 @@ def _checked_side_inputs(side_inputs: Any) -> dict[str, pvalue.AsSideInput]:
   return dict(side_inputs)
 
 
-def _coder_of_outputs(poll_fn: Any, given: Any) -> coders.Coder:
+def _kind_of_outputs(poll_fn: Any, given: Any) -> tuple[coders.Coder, Any]:
+  """The coder and the type of the outputs."""
   if given is not None:
     _check_coder('output_coder', given)
-    return given
+    return given, _type_of(given)
   if isinstance(poll_fn, PollFn):
     coder = poll_fn.default_output_coder()
     if coder is not None:
       _check_coder(f'{type(poll_fn).__name__}.default_output_coder()', coder)
-      return coder
+      return coder, _type_of(coder)
   returned = _return_type(poll_fn)
   if typing.get_origin(returned) is PollResult:
     output, = typing.get_args(returned)
     if not isinstance(output, typing.TypeVar):
-      return coders.registry.get_coder(
-          native_type_compatibility.convert_to_beam_type(output))
-  return coders.registry.get_coder(typehints.Any)
+      output = native_type_compatibility.convert_to_beam_type(output)
+      return coders.registry.get_coder(output), output
+  return coders.registry.get_coder(typehints.Any), typehints.Any
 
 
 def _function_of(function: Any) -> Any:

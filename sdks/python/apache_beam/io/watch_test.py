@@ -759,7 +759,10 @@ class SplitsAndFailuresTest(unittest.TestCase):
         WatchHarness(Script(result)).steps()
     with self.assertRaisesRegex(PollError, "outputs='abc' must be"):
       WatchHarness(Script(lambda: incomplete('abc'))).steps()
-    with self.assertRaisesRegex(PollError, "'in'.*cannot be taken.*Attribute"):
+    with self.assertRaisesRegex(
+        PollError,
+        "'in', poll 1: the key 5 cannot be encoded by StrUtf8Coder: Attribute"
+        '.*output_key_fn that takes'):
       WatchHarness(Script(incomplete([at(1, 5)]))).steps()
     with self.assertRaisesRegex(PollError, "'in'.*cannot be taken.*ZeroDiv"):
       WatchHarness(
@@ -1111,6 +1114,14 @@ class Callable:
     return complete([1])
 
 
+class Plain:
+  pass
+
+
+def plain(element) -> PollResult[Plain]:
+  return complete([])
+
+
 def unannotated(element):
   return complete([1])
 
@@ -1281,6 +1292,8 @@ class ConstructionTest(unittest.TestCase):
         (unannotated, {}, typehints.Any),
         (lambda element: complete([]), {}, typehints.Any),
         (generic, {}, typehints.Any),
+        (functools.partial(annotated), {}, int),
+        (plain, {}, Plain),
         (Method(), {}, bytes),
         (Given(), {}, int),
         (Given(), {'output_coder': coders.StrUtf8Coder()}, str),
