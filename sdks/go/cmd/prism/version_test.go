@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func prism(args ...string) *exec.Cmd {
+func asPrism(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), beMain+"=local.1")
 	return cmd
@@ -56,7 +56,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestVersionFlag(t *testing.T) {
-	out, err := prism("--version").CombinedOutput()
+	out, err := asPrism("--version").CombinedOutput()
 	if err != nil {
 		t.Fatalf("prism --version: %v: %s", err, out)
 	}
@@ -66,7 +66,7 @@ func TestVersionFlag(t *testing.T) {
 }
 
 func TestVersionFlagTakesNoOtherValue(t *testing.T) {
-	out, err := prism("--version=loud").CombinedOutput()
+	out, err := asPrism("--version=loud").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "loud") {
 		t.Errorf("prism --version=loud: %v, printed %q", err, out)
 	}
@@ -74,7 +74,7 @@ func TestVersionFlagTakesNoOtherValue(t *testing.T) {
 
 // The log of a running Prism says which one it is, before it serves anything.
 func TestVersionIsLogged(t *testing.T) {
-	cmd := prism("--version=false", "--job_port=0", "--serve_http=false", "--log_kind=json")
+	cmd := asPrism("--version=false", "--job_port=0", "--serve_http=false", "--log_kind=json")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
