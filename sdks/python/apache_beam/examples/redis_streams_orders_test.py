@@ -99,7 +99,7 @@ class RedisStreamsOrdersTest(unittest.TestCase):
         # A group of its own, with Prism in it.
         start_new_session=True)
     try:
-      deadline = time.monotonic() + 60
+      deadline = time.monotonic() + 240
       sums, sent = [], 0
       while not sums and time.monotonic() < deadline:
         self.assertIsNone(process.poll())
