@@ -21,7 +21,8 @@ Purpose: asks without waiting while a read runs, and with waiting before one
   begins.
 Guarantees: an answer is about a time not before it was asked; a cluster that
   cannot be reached gives none.
-Threads: the client has its own; what is here is used by one at a time.
+Threads: the clients have their own, and offsets are asked for on one of ours;
+  what is here is used by one at a time.
 """
 
 import logging
@@ -34,6 +35,8 @@ from typing import Iterable
 from typing import NamedTuple
 from typing import Optional
 
+from apache_beam.io._kafka_config import READ_COMMITTED
+from apache_beam.io._kafka_config import READ_UNCOMMITTED
 from apache_beam.io._kafka_config import ClientConfig
 from apache_beam.io._kafka_errors import KafkaAuthenticationError
 from apache_beam.io._kafka_errors import KafkaAuthorizationError
@@ -110,7 +113,7 @@ class Answer:
       self,
       asked_at: float,
       asked: dict[Any, futures.Future],
-      read: Callable[[Any], Any]) -> None:
+      read: Callable[[Any, Any], Any]) -> None:
     self.asked_at = asked_at
     self._asked = asked
     self._read = read
@@ -124,7 +127,7 @@ class Answer:
     found, errors = {}, {}
     for key, future in self._asked.items():
       try:
-        found[key] = self._read(future.result(timeout=0))
+        found[key] = self._read(key, future.result(timeout=0))
       except confluent_kafka.KafkaException as exc:
         errors[key] = exc.args[0]
       except futures.TimeoutError:
@@ -132,12 +135,21 @@ class Answer:
     return found, errors
 
   def wait(self, seconds: float) -> None:
-    futures.wait(self._asked.values(), seconds)
+    futures.wait(set(self._asked.values()), seconds)
 
 
 def make_consumer(
-    config: ClientConfig, partitions: int, **callbacks: Any) -> Any:
+    config: ClientConfig,
+    partitions: int,
+    log: Optional[ClientLog] = None,
+    **more: Any) -> Any:
   """A consumer for so many partitions, none of them assigned yet.
+
+  Args:
+    config: its settings.
+    partitions: how many it is to read.
+    log: what it logs to, if that is shared.
+    more: callbacks, and settings that are not those of the config.
 
   Raises:
     KafkaConfigError: the library does not take the settings.
@@ -145,11 +157,93 @@ def make_consumer(
   try:
     return confluent_kafka.Consumer(
         {
-            **config.consumer(partitions), **callbacks
+            **config.consumer(partitions), **more
         },
-        logger=ClientLog(config))
+        logger=log or ClientLog(config))
   except Exception as exc:
     raise config.refused(exc) from None
+
+
+class Offsets:
+  """Asks for offsets, on a thread of its own, by a consumer of its own.
+
+  Not by an administrative client, though that need not wait: of librdkafka (at
+  least to 2.16) its ``list_offsets`` is worked on by the thread that calls and
+  by the client's at once, if the client hears of topics in that moment, and
+  what both free breaks the process.
+
+  Args:
+    config: of the consumers.
+    log: what they log to.
+  """
+  def __init__(self, config: ClientConfig, log: ClientLog) -> None:
+    self._config = config
+    self._log = log
+    # Its thread goes when nothing refers to this object any more.
+    self._thread = futures.ThreadPoolExecutor(1, 'kafka-offsets')
+    self._consumers: dict[str, Any] = {}
+
+  def ask(
+      self, partitions: Iterable[TopicPartition], what: int,
+      isolation_level: str) -> futures.Future:
+    """Asks for an offset of each partition.
+
+    Args:
+      partitions: by topic and number.
+      what: milliseconds since 1970, or ``OFFSET_BEGINNING``, ``OFFSET_END``.
+      isolation_level: whether an end is that of what is committed.
+
+    Returns:
+      The client's partitions by key, in time.
+    """
+    asked = [
+        confluent_kafka.TopicPartition(*partition, what)
+        for partition in partitions
+    ]
+    return self._thread.submit(
+        _ask_for_offsets,
+        self._consumers,
+        asked,
+        isolation_level,
+        self._config,
+        self._log)
+
+
+def _ask_for_offsets(
+    consumers: dict[str, Any],
+    asked: list[Any],
+    isolation_level: str,
+    config: ClientConfig,
+    log: ClientLog) -> dict[TopicPartition, Any]:
+  consumer = consumers.get(isolation_level)
+  if consumer is None:
+    consumer = consumers[isolation_level] = make_consumer(
+        config, 1, log, **{'isolation.level': isolation_level})
+  # Nothing is assigned: this takes only what it has to log and to tell.
+  consumer.poll(0)
+  for first in (True, False):
+    try:
+      found = consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS)
+      missing = {
+          one.topic
+          for one in found if one.error is not None and is_missing(one.error)
+      }
+    except confluent_kafka.KafkaException as exc:
+      if not first or not is_missing(exc.args[0]):
+        raise
+      missing = {one.topic for one in asked}
+    if not first or not missing:
+      break
+    # The consumer remembers how many partitions a topic had.
+    for topic in missing:
+      consumer.list_topics(topic, timeout=ANSWER_SECONDS)
+  return {(one.topic, one.partition): one for one in found}
+
+
+def _read_offset(key: TopicPartition, found: dict[TopicPartition, Any]) -> int:
+  if found[key].error is not None:
+    raise confluent_kafka.KafkaException(found[key].error)
+  return found[key].offset
 
 
 class Cluster:
@@ -169,11 +263,12 @@ class Cluster:
         trouble.append(error)
 
     settings = {**config.admin(), 'error_cb': note}
+    log = ClientLog(config)
     try:
-      self._client = admin.AdminClient(
-          settings, logger=ClientLog(config))
+      self._client = admin.AdminClient(settings, logger=log)
     except Exception as exc:
       raise config.refused(exc) from None
+    self._offsets = Offsets(config, log)
 
   def serve(self) -> None:
     """Lets the client report trouble and log."""
@@ -187,8 +282,10 @@ class Cluster:
 
   def describe(self, topics: Iterable[str]) -> Answer:
     """Asks for topics: gives a :class:`Topic` by name."""
-    return self._ask(
-        lambda: self._client.describe_topics(
+    asked_at = self._clock()
+    return Answer(
+        asked_at,
+        self._client.describe_topics(
             confluent_kafka.TopicCollection(list(topics)),
             request_timeout=ANSWER_SECONDS),
         _read_topic)
@@ -203,45 +300,34 @@ class Cluster:
       committed: the last record that is not part of an open transaction nor
         behind such a one.
     """
-    return self._offsets(
-        partitions, admin.OffsetSpec.latest(), committed)
+    return self._ask_offsets(
+        partitions,
+        confluent_kafka.OFFSET_END,
+        READ_COMMITTED if committed else READ_UNCOMMITTED)
 
   def beginnings(self, partitions: Iterable[TopicPartition]) -> Answer:
     """Asks for the offset of the first record that is still there."""
-    return self._offsets(
-        partitions, admin.OffsetSpec.earliest(), False)
+    return self._ask_offsets(partitions, confluent_kafka.OFFSET_BEGINNING)
 
   def at_time(
       self,
       partitions: Iterable[TopicPartition],
       milliseconds: int) -> Answer:
     """Asks for the first record of that time or later; -1: there is none."""
-    return self._offsets(
-        partitions,
-        admin.OffsetSpec.for_timestamp(milliseconds),
-        False)
+    # Less has a meaning of its own. No record is older.
+    return self._ask_offsets(partitions, max(milliseconds, 0))
 
-  def _offsets(self, partitions, spec, committed) -> Answer:
-    level = (
-        confluent_kafka.IsolationLevel.READ_COMMITTED
-        if committed else confluent_kafka.IsolationLevel.READ_UNCOMMITTED)
-    return self._ask(
-        lambda: {
-            (asked.topic, asked.partition): future
-            for asked,
-            future in self._client.list_offsets(
-                {
-                    confluent_kafka.TopicPartition(*partition): spec
-                    for partition in partitions
-                },
-                isolation_level=level,
-                request_timeout=ANSWER_SECONDS).items()
-        } if partitions else {},
-        lambda result: result.offset)
-
-  def _ask(self, ask, read) -> Answer:
+  def _ask_offsets(
+      self,
+      partitions: Iterable[TopicPartition],
+      what: int,
+      isolation_level: str = READ_UNCOMMITTED) -> Answer:
+    keys = list(partitions)
     asked_at = self._clock()
-    return Answer(asked_at, ask(), read)
+    if not keys:
+      return Answer(asked_at, {}, _read_offset)
+    future = self._offsets.ask(keys, what, isolation_level)
+    return Answer(asked_at, dict.fromkeys(keys, future), _read_offset)
 
   def committed(
       self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -345,7 +431,8 @@ class Patience:
         raise error
 
 
-def _read_topic(description: Any) -> Topic:
+def _read_topic(name: str, description: Any) -> Topic:
+  del name  # The description is of that one.
   identity = description.topic_id
   number = (
       None if identity is None else

@@ -194,7 +194,7 @@ class KafkaReader(UnboundedReader):
       self._committer.close()
     if self._consumer is not None:
       self._consumer.close()
-    # Its client goes with it.
+    # Its clients and its thread go with it.
     self._tending = None
 
   def _fetch(self) -> bool:

@@ -86,7 +86,7 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=2000
+broker.session.timeout.ms=6000
 broker.heartbeat.interval.ms=400
 log.cleaner.backoff.ms=100
 log.cleaner.dedupe.buffer.size=4194304
@@ -209,6 +209,9 @@ class Broker:
                                                       total)])[topic].result(30)
 
   def delete_records(self, topic: str, partition: int, before: int) -> None:
+    # With what it asks about topics behind it, it cannot break, as
+    # _kafka_cluster.Offsets tells of another request.
+    self.admin.list_topics(timeout=30)
     asked = confluent_kafka.TopicPartition(topic, partition, before)
     for future in self.admin.delete_records([asked]).values():
       future.result(30)
@@ -276,6 +279,9 @@ class BrokerTestCase(unittest.TestCase):
 class EndingSource(KafkaSource):
   """Ends, as tests have to: when its partitions have been read so far.
 
+  Not before the cluster has told where they end, so that what a reader makes
+  of that is there however slow the machine is.
+
   Args:
     ends: the offset at which a partition ends, by number; for ever if it is a
       file that is not there yet.
@@ -294,7 +300,7 @@ class EndingSource(KafkaSource):
         done = os.path.exists(self._ends)
       else:
         done = all(
-            p.position >= self._ends.get(p.number, 0)
+            p.lag is not None and p.position >= self._ends.get(p.number, 0)
             for p in reader._partitions)
       return MAX_TIMESTAMP if done else found
 

@@ -24,6 +24,7 @@ They need Java and ``KAFKA_CLASSPATH``; see ``_kafka_testing``.
 
 import contextlib
 import logging
+import threading
 import time
 import unittest
 import uuid
@@ -51,7 +52,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 
 # Long enough for a busy machine; nothing waits so long when all is well.
-_WAIT_SECONDS = 30.0
+_WAIT_SECONDS = 180.0
 
 
 def setUpModule():
@@ -476,22 +477,25 @@ class WatermarkTest(KafkaTestCase):
     begun = Timestamp(time.time())
     driver.idle(
         lambda: driver.reader.get_watermark() >= begun - 0.5, 'the clock')
-    now = Timestamp(time.time())
-    self.assertLessEqual(driver.reader.get_watermark(), now - 1)
+    watermark = driver.reader.get_watermark()
+    self.assertLessEqual(watermark, Timestamp(time.time()) - 1)
 
   def test_a_backlog_holds_the_watermark_of_an_idle_reader(self):
     """Records are there, and the reader is not asked for them."""
     topic = self.broker.topic()
-    self.broker.produce(topic, values(1), timestamp=1000)
-    driver = self.drive(self.source(topic))
-    driver.step()
-    del driver.records[:]
+    driver = self.drive(self.source(topic, event_time=CreateTime(0)))
+    self.assertFalse(driver.step())
+    written = Timestamp(time.time())
+    self.broker.produce(topic, values(1))
+    until(
+        lambda: driver.reader.get_watermark() and
+        driver.reader._partitions[topic, 0].lag, 'a backlog')
+    # Nothing that was asked for before the record was there is heard any more.
     asked = time.monotonic()
     until(
         lambda: driver.reader.get_watermark() and time.monotonic() > asked + 1,
         'a second')
-    self.assertIsNotNone(driver.reader._partitions[topic, 0].end)
-    self.assertEqual(MIN_TIMESTAMP, driver.reader.get_watermark())
+    self.assertLess(driver.reader.get_watermark(), written)
 
   def test_a_time_in_the_future_does_not_make_others_late(self):
     """It counts as now: with a backlog, the clock does not go on from there."""
@@ -503,8 +507,9 @@ class WatermarkTest(KafkaTestCase):
     delivered = Timestamp(time.time())
     begin = time.monotonic()
     until(
-        lambda: driver.reader.get_watermark() and time.monotonic() > begin + 2,
-        'two seconds')
+        lambda: driver.reader.get_watermark() and time.monotonic() > begin + 2
+        and driver.reader._partitions[topic, 0].lag is not None,
+        'two seconds, and an answer')
     self.assertEqual(1, driver.reader._partitions[topic, 0].lag)
     self.assertGreater(driver.reader.get_watermark(), MIN_TIMESTAMP)
     self.assertLessEqual(driver.reader.get_watermark(), delivered)
@@ -703,6 +708,17 @@ class GrowthTest(KafkaTestCase):
     again.caught_up()
     self.assertEqual([b'more'], again.values)
 
+  def test_a_split_that_had_no_partition_gets_one(self):
+    topic = self.broker.topic(1)
+    split = self.source(topic, num_splits=2).split(2)[1]
+    driver = self.drive(split)
+    self.assertFalse(driver.step())
+    self.broker.add_partitions(topic, 2)
+    self.broker.produce(topic, values(3), 1)
+    driver.read(3)
+    driver.idle(
+        lambda: driver.reader._partitions[topic, 1].lag == 0, 'its end')
+
   def test_a_partition_found_after_a_restart_is_read_whole(self):
     topic = self.broker.topic(1)
     self.broker.produce(topic, values(3))
@@ -730,7 +746,6 @@ class TroubleTest(KafkaTestCase):
   def setUp(self):
     self.patch(_kafka_tending, 'DISCOVERY_SECONDS', 0.2)
     self.patch(_kafka_cluster, 'PATIENCE_SECONDS', 0.5)
-    self.patch(_kafka_cluster, 'CONNECT_SECONDS', 5.0)
 
   def test_a_missing_topic_is_told(self):
     with self.assertRaisesRegex(
@@ -742,8 +757,8 @@ class TroubleTest(KafkaTestCase):
     self.broker.produce(topic, values(3))
     driver = self.drive(self.source(topic)).read(3)
     self.broker.delete_topic(topic)
-    with self.assertRaisesRegex(
-        kafka_native.KafkaTopicMissingError, f'topic {topic}'):
+    # Of the topic, or of its partition: whichever is noticed first.
+    with self.assertRaisesRegex(kafka_native.KafkaTopicMissingError, topic):
       driver.idle(lambda: False)
 
   def test_a_topic_that_was_made_anew_is_told(self):
@@ -759,6 +774,8 @@ class TroubleTest(KafkaTestCase):
         lambda: topic not in self.broker.admin.list_topics().topics, 'deletion')
     self.broker.topic(name=topic)
     self.broker.produce(topic, values(9))
+    # Not even a broker that still says that there is none may hide it.
+    self.patch(_kafka_cluster, 'PATIENCE_SECONDS', _WAIT_SECONDS)
     with self.assertRaisesRegex(
         kafka_native.KafkaTopicReplacedError, f'{topic} was deleted and made'):
       self.drive(split, mark).idle(lambda: False)
@@ -783,7 +800,6 @@ class TroubleTest(KafkaTestCase):
 class SecurityTest(KafkaTestCase):
   def setUp(self):
     self.patch(_kafka_cluster, 'PATIENCE_SECONDS', 0.5)
-    self.patch(_kafka_cluster, 'CONNECT_SECONDS', 10.0)
     self.logged = []
     handler = logging.Handler()
     handler.emit = lambda record: self.logged.append(record.getMessage())
@@ -855,16 +871,48 @@ class SecurityTest(KafkaTestCase):
     with self.assertRaisesRegex(
         kafka_native.KafkaAuthorizationError, f'{topic}-0.*Describe and Read'):
       self.drive(split).idle(lambda: False)
+    # The broker hears of a rule some time after it was made.
     rule(admin.AclPermissionType.DENY)
     with self.assertRaisesRegex(
         kafka_native.KafkaAuthorizationError, f'{topic}.*Describe and Read'):
-      source.split(1)
+      until(lambda: not source.split(1), 'the rule')
     with self.assertRaises(kafka_native.KafkaAuthorizationError):
       self.drive(split).idle(lambda: False)
 
 
+class CrashTest(KafkaTestCase):
+  def test_does_not_make_requests_that_crash_the_client(self):
+    """See the docstrings of Offsets and Cluster.committed."""
+    from confluent_kafka import admin
+    topic = self.broker.topic(2)
+    self.broker.produce(topic, values(3))
+    for name in ('list_offsets', 'list_consumer_group_offsets'):
+      self.patch(
+          admin.AdminClient, name, mock.Mock(side_effect=AssertionError(name)))
+    for start in 'earliest', 'latest', 'committed', Timestamp(0):
+      self.drive(self.source(topic, group_id='g', start=start)).caught_up()
+
+
+  def test_no_thread_is_left_of_a_reader_that_was_closed(self):
+    def threads():
+      return {
+          thread for thread in threading.enumerate()
+          if thread.name.startswith('kafka-offsets')
+      }
+
+    before = threads()
+    driver = self.drive(self.source(self.broker.topic()))
+    driver.caught_up()
+    self.assertTrue(threads() - before)
+    driver.reader.close()
+    until(lambda: not threads() - before, 'its end')
+
+
 class KitTest(KafkaTestCase):
   """What every source has to promise, by the conformance kit."""
+  # As a busy machine needs it.
+  PATIENT = {'patience_seconds': 120.0, 'max_advance_seconds': 15.0}
+
   def setUp(self):
     self.patch(_kafka_tending, 'ENDS_SECONDS', 0.02)
     self.patch(_kafka_tending, 'DISCOVERY_SECONDS', 0.02)
@@ -883,7 +931,9 @@ class KitTest(KafkaTestCase):
     return values(offsets.get(0, 0))
 
   def append(self, source):
-    self.broker.produce(source.topics[0], [b'more'])
+    # Never late, however long it takes to write it.
+    later = int(time.time() * 1000) + 3_600_000
+    self.broker.produce(source.topics[0], [b'more'], timestamp=later)
     return b'more'
 
   def test_one_partition(self):
@@ -893,7 +943,8 @@ class KitTest(KafkaTestCase):
         key=lambda record: record.value,
         acked=self.acked,
         append=self.append,
-        schedules=15))
+        schedules=15,
+        **self.PATIENT))
     self.assertIn('finalization ........ ok', report)
     self.assertNotIn('not seen', report)
 
@@ -904,7 +955,8 @@ class KitTest(KafkaTestCase):
         key=lambda record: record.value,
         ordered=False,
         append=self.append,
-        schedules=8)
+        schedules=8,
+        **self.PATIENT)
 
 
 class BrokerGoneTest(KafkaTestCase):
@@ -943,9 +995,10 @@ class BrokerGoneTest(KafkaTestCase):
       time.sleep(0.01)
     closing = time.monotonic()
     other.reader.close()
-    self.assertLess(time.monotonic() - closing, 5)
-    self.assertLess(driver.slowest, 0.5)
-    self.assertLess(other.slowest, 0.5)
+    # What waits for the broker does so for all of the client's timeout.
+    self.assertLess(time.monotonic() - closing, 20)
+    self.assertLess(driver.slowest, 4)
+    self.assertLess(other.slowest, 4)
     self.assertGreater(time.monotonic() - begin, 1.5)
     self.broker.start()
     self.broker.produce(topic, [b'after'])
