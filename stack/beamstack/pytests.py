@@ -2,6 +2,8 @@
 
 import dataclasses
 import pathlib
+import re
+import signal
 import xml.etree.ElementTree
 
 from beamstack import processes
@@ -79,7 +81,7 @@ def run(
   report.unlink(missing_ok=True)
   code, output = processes.run(
       [
-          python, '-m', 'pytest', '--pyargs', *modules, '-q', '--tb=short',
+          python, '-m', 'pytest', '--pyargs', *modules, '-v', '--tb=short',
           '-p', 'no:cacheprovider', f'--junitxml={report}',
           '-o', 'junit_family=xunit1', f'--rootdir={rootdir}', *more
       ],
@@ -97,14 +99,43 @@ def run(
   failed = [test for test, state in states.items() if state == 'failed']
   for test in failed:
     problems.append(Problem(name, f'{test} failed', f'see {log}'))
-  if code not in (0, 5, 124) and not failed:
+  if code < 0:
+    # Nothing is known of the others then: the report is written at the end.
+    problems.append(
+        Problem(
+            name, f'pytest was ended by {signal_name(-code)} in '
+            f'{last_begun(output)}', f'see {log}'))
+  elif code not in (0, 5, 124) and not failed:
     last = ' / '.join(processes.last_lines(output, 3))
     problems.append(
         Problem(name, f'pytest ended with {code}: {last}', f'see {log}'))
-  problems += absent(name, modules if expected is None else expected, states)
+  if code >= 0:
+    problems += absent(name, modules if expected is None else expected, states)
   if problems and not counts.failed:
     counts = counts + Counts(failed=1)
   return Result(counts, states, problems, output)
+
+
+def joined(results: list[Result]) -> Result:
+  """What several runs gave, as if they had been one."""
+  return Result(
+      sum((result.counts for result in results), Counts()),
+      {test: s for result in results for test, s in result.states.items()},
+      [problem for result in results for problem in result.problems],
+      '\n'.join(result.output for result in results))
+
+
+def signal_name(number: int) -> str:
+  try:
+    return signal.Signals(number).name
+  except ValueError:
+    return f'signal {number}'
+
+
+def last_begun(output: str) -> str:
+  """The test that pytest named last."""
+  found = re.findall(r'(?m)^\S*?([^\s/]+\.py::\S+)', output)
+  return found[-1] if found else 'none of its tests'
 
 
 def read_report(text: str) -> dict[str, str]:

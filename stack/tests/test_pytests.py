@@ -52,6 +52,35 @@ def test_a_good_run(tmp_path):
   assert result.counts == pytests.Counts(passed=1) and not result.problems
 
 
+def test_a_crash_is_named_with_its_test(tmp_path):
+  """And with no signal handled, as in the threads of a native client."""
+  result = run(
+      tmp_path, """
+import os
+import signal
+
+def test_before():
+  pass
+
+def test_that_crashes():
+  signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+  os.kill(os.getpid(), signal.SIGSEGV)
+""")
+  assert result.counts == pytests.Counts(failed=1)
+  assert [problem.what for problem in result.problems] == [
+      'pytest was ended by SIGSEGV in test_made_up.py::test_that_crashes'
+  ]
+
+
+def test_several_runs_count_as_one(tmp_path):
+  crashed = run(tmp_path, 'import os\nos.abort()\n')
+  assert 'by SIGABRT in none of its tests' in crashed.problems[0].what
+  good = run(tmp_path, 'def test_a():\n  pass\n')
+  both = pytests.joined([crashed, good])
+  assert both.counts == pytests.Counts(passed=1, failed=1)
+  assert both.states == good.states and both.problems == crashed.problems
+
+
 def test_a_module_without_tests_is_a_problem(tmp_path):
   result = run(tmp_path, 'x = 1\n')
   assert result.counts.failed == 1
