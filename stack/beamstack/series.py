@@ -53,6 +53,7 @@ class PullRequest:
   tests: tuple[str, ...] = ()
   upstream_tests: tuple[str, ...] = ()
   addon: bool = False
+  alone: bool = False
   edits: tuple[Edit, ...] = ()
   description: str = ''
 
@@ -139,6 +140,7 @@ def _pull_request(root: pathlib.Path, content: Any) -> PullRequest:
       tests=table.take_strings('tests'),
       upstream_tests=table.take_strings('upstream-tests'),
       addon=table.take('addon', bool, False),
+      alone=table.take('alone', bool, False),
       edits=load_edits(root, name),
       description=described.read_text() if described.is_file() else '')
   table.done()

@@ -117,7 +117,7 @@ class Suite:
       for version in self.pins.newer:
         self.step(
             f'our tests on {version}',
-            lambda v=version: self.tests_on_newer(v))
+            lambda v=version: self.our_tests(v))
     self.report.finish()
     console.note(f'{time.monotonic() - start:.0f} s in all')
     console.result(str(self.counts))
@@ -251,6 +251,21 @@ class Suite:
         for module in prefixes.split_tests(pr.tests)[0]
     })
 
+  def test_groups(self) -> dict[str, list[str]]:
+    """Our test modules, each group for a process of its own, by a name.
+
+    A native client that crashes takes its process with it, and so nothing but
+    the tests of its own pull request.
+    """
+    alone = {
+        module: f'-{pr.name}'
+        for pr in self.series.pull_requests if pr.alone for module in pr.tests
+    }
+    groups: dict[str, list[str]] = {}
+    for module in self.test_modules():
+      groups.setdefault(alone.get(module, ''), []).append(module)
+    return groups
+
   def test_environment(self) -> dict[str, str]:
     """Tests find Prism, another release of Beam, and servers to read."""
     found = {}
@@ -280,9 +295,14 @@ class Suite:
           rootdir=pythons.site_packages(python),
           env=self.test_environment())
 
-  def our_tests(self) -> Outcome:
+  def our_tests(self, version: str = '') -> Outcome:
+    python = self.dev_python(version)
+    name = f'our-tests-{version}' if version else 'our-tests'
     return from_result(
-        self.pytest(self.dev_python(), self.test_modules(), 'our-tests'))
+        pytests.joined([
+            self.pytest(python, modules, name + group)
+            for group, modules in self.test_groups().items()
+        ]))
 
   def benchmark_drivers(self) -> Outcome:
     """The tests of the benchmarks themselves; nothing is measured."""
@@ -300,13 +320,6 @@ class Suite:
     """The code that pages and docstrings show."""
     return from_result(
         docs.run(self.space.root, self.dev_python(), self.space.logs))
-
-  def tests_on_newer(self, version: str) -> Outcome:
-    return from_result(
-        self.pytest(
-            self.dev_python(version),
-            self.test_modules(),
-            f'our-tests-{version}'))
 
   def upstream_tests(self) -> Outcome:
     """Beam's own tests of what the series touches, from the dev wheel.

@@ -53,6 +53,7 @@ def test_a_series(tmp_path):
   [pr] = load(tmp_path).pull_requests
   assert pr.files == ('sdks/python/apache_beam/a.py', )
   assert pr.upstream_tests == ('apache_beam.b_test', ) and not pr.addon
+  assert not pr.alone
   assert pr.description == made_up.PR_MD
   [edit] = pr.edits
   assert edit.rule == {'rule': {'kind': 'function_definition'}}
