@@ -159,7 +159,8 @@ class RunnerTests:
           | beam.Create(['a'])
           | Watch(self.growing(10**6), 0.5, after_total_of(1.7)))
     polls = POLLS[self.id(), 'a']
-    self.assertIn(len(polls), (4, 5))
+    # Fewer where the machine is busy.
+    self.assertIn(len(polls), (2, 3, 4, 5))
     gaps = [after - before for before, after in zip(polls, polls[1:])]
     self.assertGreater(min(gaps), 0.47)
 

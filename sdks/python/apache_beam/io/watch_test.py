@@ -964,7 +964,7 @@ class DelayTest(unittest.TestCase):
     """A runner that ignores the delay; it goes back, with the state as it is.
     """
     script = Script(incomplete(listed('a1')), complete(listed('a1', 'b2')))
-    harness = WatchHarness(script, poll_interval=0.35)
+    harness = WatchHarness(script, poll_interval=1.0)
     result = harness.bundle(harness.initial()).raise_error()
     polled = time.monotonic()
     bundles = 0
@@ -972,11 +972,11 @@ class DelayTest(unittest.TestCase):
       last = result
       result = harness.bundle(result.residuals[0]).raise_error()
       bundles += 1
-    self.assertGreaterEqual(time.monotonic() - polled, 0.3)
+    self.assertGreaterEqual(time.monotonic() - polled, 0.9)
     self.assertEqual(2, len(script.polls))
     self.assertEqual(['b2'], found(result))
     # It waited a while in each; to go back at once would be a busy loop.
-    self.assertIn(bundles, (2, 3, 4, 5))
+    self.assertIn(bundles, range(2, 13))
     self.assertEqual(1, last.residuals[0].polls)
     self.assertEqual([Timestamp(1001)], last.watermarks)
 
