@@ -40,6 +40,12 @@ from beamstack.series import Series
 from beamstack.workspace import Workspace
 
 SMOKE_SECONDS = 180.0
+# Each test shows a rule that the released Prism breaks.
+PRISM_RULES = [
+    f'apache_beam.runners.portability.{test}' for test in (
+        'prism_finalization_test::FinalizationTest',
+        'prism_pauses_test::PausesTest')
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +97,7 @@ class Suite:
     self.step('dev wheel installs', self.dev_installs)
     self.step('Prism', self.prism)
     self.step('our tests', self.our_tests)
+    self.step('the base breaks the rules', self.broken_by_the_base)
     self.step('Beam\'s own tests', self.upstream_tests)
     if self.go_packages()[0]:
       self.step('our Go tests', self.our_go_tests)
@@ -280,8 +287,8 @@ class Suite:
     return found
 
   def pytest(
-      self, python: pathlib.Path, modules: list[str],
-      name: str) -> pytests.Result:
+      self, python: pathlib.Path, modules: list[str], name: str,
+      **environment: str) -> pytests.Result:
     if not modules:
       raise CannotRun(
           f'{name}: no pull request names any', 'see stack/series.toml')
@@ -293,7 +300,7 @@ class Suite:
           logs=self.space.logs,
           cwd=pathlib.Path(elsewhere),
           rootdir=pythons.site_packages(python),
-          env=self.test_environment())
+          env={**self.test_environment(), **environment})
 
   def our_tests(self, version: str = '') -> Outcome:
     python = self.dev_python(version)
@@ -303,6 +310,26 @@ class Suite:
             self.pytest(python, modules, name + group)
             for group, modules in self.test_groups().items()
         ]))
+
+  def broken_by_the_base(self) -> Outcome:
+    """Tests of what a runner must do fail on the runner of the base.
+
+    One that passes there shows nothing of what the series mends.
+    """
+    name = 'on-the-base'
+    base = gobuild.prism(
+        self.space, self.series.prefix(0), self.pins, 'prism-base')
+    result = self.pytest(
+        self.dev_python(), PRISM_RULES, name, PRISM_LOCATION=str(base))
+    good = {test for test, s in result.states.items() if s == 'failed'}
+    problems = [
+        Problem(name, f'{test} {state} there', 'have it show what is mended')
+        for test, state in result.states.items() if test not in good
+    ]
+    counts = Counts(len(good), len(problems) + (not result.states))
+    return Outcome(
+        counts, f'{len(good)} tests of Prism fail there, as they should',
+        tuple(problems))
 
   def benchmark_drivers(self) -> Outcome:
     """The tests of the benchmarks themselves; nothing is measured."""
