@@ -167,10 +167,11 @@ def make_consumer(
 class Offsets:
   """Asks for offsets, on a thread of its own, by a consumer of its own.
 
-  Not by an administrative client, though that need not wait: of librdkafka (at
-  least to 2.16) its ``list_offsets`` is worked on by the thread that calls and
-  by the client's at once, if the client hears of topics in that moment, and
-  what both free breaks the process.
+  Not by an administrative client, though that need not wait: its
+  ``list_offsets`` crashes the process now and then (librdkafka, at least to
+  2.16). The thread that calls begins with the request; if the client hears of
+  topics in that moment, its own thread ends it, and frees what the other goes
+  on with.
 
   Args:
     config: of the consumers.
