@@ -22,6 +22,9 @@ from beamstack.tree import write_files
 from beamstack.workspace import Workspace
 
 PRISM = './go/cmd/prism'
+# How many layouts of the module are kept; a check has one a prefix. Each takes
+# 11 MB.
+KEEP = 20
 # The variable of a file of the series that tells builds apart. The linker
 # passes over it where that file is missing, as in the base's own Prism.
 STAMP = 'main.build'
@@ -45,6 +48,7 @@ def lay_out(
       *(part for path in sorted(result.files)
         for part in (path, result.files[path])))
   folder = space.work / f'go-{key}'
+  prune(space.work)
   with venvs.locked(folder):
     if not (folder / 'go.mod').is_file():
       if folder.exists():
@@ -55,7 +59,17 @@ def lay_out(
         # go.mod is written last: it says that the folder is whole.
         for path in sorted(files, key=lambda p: p == 'sdks/go.mod'):
           write_files(folder, {base.part.artifact_path(path): files[path]})
+    (folder / 'go.mod').touch()
   return folder, result
+
+
+def prune(work: pathlib.Path) -> None:
+  """Removes the layouts that were asked for longest ago, but for some."""
+  found = [path.parent for path in work.glob('go-*/go.mod')]
+  found.sort(key=lambda path: (path / 'go.mod').stat().st_mtime)
+  for old in found[:-KEEP]:
+    (old / 'go.mod').unlink(missing_ok=True)  # It is not whole any more.
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def touched_packages(result: overlay.Overlay) -> list[str]:

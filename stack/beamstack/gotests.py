@@ -177,6 +177,22 @@ class Module:
         f'$ {" ".join(command)}\n{events.text}\nexit code {code}\n')
     return events
 
+  def with_tests(self, patterns: Sequence[str]) -> list[str]:
+    """The packages that patterns stand for, those that have tests."""
+    if not patterns:
+      return []
+    listed = processes.must_run(
+        [
+            processes.find_tool('go'), 'list', '-f',
+            '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}',
+            *patterns
+        ],
+        what='go list',
+        remedy='mend the packages in stack/series.toml',
+        cwd=self.folder,
+        env=gobuild.ENVIRONMENT)
+    return listed.split()
+
   def log(self, name: str) -> pathlib.Path:
     return self.logs / f'{name}.log'
 

@@ -399,14 +399,17 @@ class Suite:
     return dataclasses.replace(outcome, details=f'{outcome.details}; {said}')
 
   def upstream_go_tests(self, *, race: bool) -> Outcome:
+    """The other packages; those with tests of ours have run already."""
     if race and not gotests.can_race():
       raise CannotRun(
           'the race detector needs a C compiler', 'apt-get install gcc')
+    module = gotests.lay_out(self.space, self.series, race=race)
+    ours, others = map(module.with_tests, self.go_packages())
     return from_result(
         gotests.run_patiently(
-            gotests.lay_out(self.space, self.series, race=race),
+            module,
             gotests.lay_out(self.space, self.series.prefix(0), race=race),
-            self.go_packages()[1],
+            [package for package in others if package not in ours],
             'upstream-go-tests'))
 
   def wheel_for(self, python: str) -> Outcome:

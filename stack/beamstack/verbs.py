@@ -234,7 +234,8 @@ def _demo_arguments(parser: argparse.ArgumentParser) -> None:
 def _clean(space: Workspace, options: argparse.Namespace) -> int:
   """Removes environments that no current product uses."""
   del options
-  for path in sorted(space.work.glob('venv-*')):
+  kinds = ('venv-*', 'go-*')
+  for path in sorted(p for kind in kinds for p in space.work.glob(kind)):
     console.result(f'removing {path.relative_to(space.root)}')
     shutil.rmtree(path) if path.is_dir() else path.unlink()
   shutil.rmtree(space.dist, ignore_errors=True)

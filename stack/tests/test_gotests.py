@@ -1,10 +1,12 @@
 """Go's own `go test` on small modules: what ran, what failed, what is told."""
 
 import json
+import os
 
 import pytest
 
 import made_up
+from beamstack import gobuild
 from beamstack import gotests
 
 HEAD = 'package {package}\n\nimport (\n{imports}\t"testing"\n)\n\n'
@@ -179,3 +181,25 @@ def test_lines_that_are_no_events_are_kept():
   events = gotests.read_events(output)
   assert events.states == {'p::TestA': 'passed'}
   assert events.text == 'go: downloading x\n{"a": 1}\n'
+
+
+def test_packages_that_have_tests(module):
+  write(module, 'a', GOOD)
+  write(module, 'b', GOOD)
+  made_up.write(module.folder, 'go/c/c.go', 'package c\n')
+  assert module.with_tests(['./go/...']) == [
+      'example.test/sdks/go/a', 'example.test/sdks/go/b'
+  ]
+  assert module.with_tests(['./go/b']) == ['example.test/sdks/go/b']
+  assert module.with_tests([]) == []
+
+
+def test_layouts_that_were_not_asked_for_go(tmp_path):
+  for number in range(gobuild.KEEP + 2):
+    made_up.write(tmp_path, f'go-{number}/go.mod', '')
+    os.utime(tmp_path / f'go-{number}/go.mod', (number, number))
+  os.utime(tmp_path / 'go-0/go.mod', (1000, 1000))
+  gobuild.prune(tmp_path)
+  left = {path.name for path in tmp_path.iterdir()}
+  assert len(left) == gobuild.KEEP
+  assert 'go-0' in left and not left & {'go-1', 'go-2'}
