@@ -38,11 +38,22 @@ class ModulePin:
 
 
 @dataclasses.dataclass(frozen=True)
+class SourcesPin:
+  """A release of a module in Java: the jar of its sources."""
+
+  part: parts.Part
+  version: str
+  artifact: str
+  sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Pins:
   """base.toml: the releases of each part, the first one being the pin."""
 
   wheels: tuple[WheelPin, ...]
   modules: tuple[ModulePin, ...]
+  sources: tuple[SourcesPin, ...] = ()
 
   @property
   def pin(self) -> str:
@@ -65,13 +76,14 @@ class Pins:
 def load_pins(path: pathlib.Path) -> Pins:
   """Reads base.toml."""
   content = tomlfile.Table('base.toml', tomlfile.load(path))
-  wheels, modules = [], []
+  by_name = {part.name: part for part in parts.ALL}
+  wheels, modules, sources = [], [], []
   for raw in content.take('base', list):
     table = tomlfile.Table('base.toml [[base]]', raw)
     kind = table.take('kind', str)
     part = table.take('part', str)
     table.where = f'base.toml, the {kind} of part {part}'
-    if part not in {p.name for p in parts.ALL}:
+    if part not in by_name:
       raise CannotRun(f'{table.where}: the part is unknown', 'mend it')
     if kind == 'wheel':
       wheels.append(_wheel_pin(table))
@@ -82,13 +94,20 @@ def load_pins(path: pathlib.Path) -> Pins:
               table.take('module', str),
               table.take('sum', str),
               table.take('go-mod-sum', str)))
+    elif kind == 'sources':
+      sources.append(
+          SourcesPin(
+              by_name[part],
+              table.take('version', str),
+              table.take('artifact', str),
+              table.take('sha256', str)))
     else:
       raise CannotRun(f'{table.where}: the kind is unknown', 'mend it')
     table.done()
   content.done()
   if not wheels or not modules:
     raise CannotRun('base.toml pins no wheel or no Go module', 'git status')
-  return Pins(tuple(wheels), tuple(modules))
+  return Pins(tuple(wheels), tuple(modules), tuple(sources))
 
 
 def _wheel_pin(table: tomlfile.Table) -> WheelPin:
@@ -183,4 +202,30 @@ class FolderBase:
 
   def compiled_sibling(self, path: str) -> str:
     del path  # Nothing is compiled beforehand in a source folder.
+    return ''
+
+
+class SourcesBase:
+  """The sources jar of a released module in Java as a base."""
+
+  def __init__(self, version: str, part: parts.Part, jar: pathlib.Path):
+    self.version = version
+    self.part = part
+    self.jar = jar
+    self._archive = zipfile.ZipFile(jar)
+    # What else is in there, such as META-INF, is not of the repository.
+    self._names = {
+        part.repository_path(name): name
+        for name in self._archive.namelist() if name.endswith(part.suffix)
+    }
+
+  def paths(self) -> list[str]:
+    return sorted(self._names)
+
+  def read(self, path: str) -> bytes | None:
+    name = self._names.get(path)
+    return None if name is None else self._archive.read(name)
+
+  def compiled_sibling(self, path: str) -> str:
+    del path  # A jar of sources holds no classes.
     return ''

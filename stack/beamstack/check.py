@@ -117,9 +117,7 @@ class Check:
 
   def _pin_bases(self) -> list[bases.Base]:
     if not self._fetched:
-      self._fetched = [
-          self._wheel(self.pins.pin), fetch.module(self.space, self.pins)
-      ]
+      self._fetched = fetch.all_bases(self.space, self.pins)
     return self._fetched
 
   def _mine(self, result: overlay.Overlay) -> list[overlay.Outcome]:

@@ -34,7 +34,9 @@ class Program:
 
 
 REDIS_SERVER = Program('redis-server', 'redis-server', 'REDIS_SERVER')
-PROGRAMS = (REDIS_SERVER, )
+JAVAC = Program('javac', 'openjdk-17-jdk-headless', 'JAVAC')
+MVN = Program('mvn', 'maven', 'MVN')
+PROGRAMS = (REDIS_SERVER, JAVAC, MVN)
 
 
 def find(space: Workspace, program: Program) -> pathlib.Path:

@@ -9,6 +9,7 @@ import tempfile
 
 from beamstack import bases
 from beamstack import console
+from beamstack import maven
 from beamstack import parts
 from beamstack import processes
 from beamstack import venvs
@@ -118,3 +119,30 @@ def module(space: Workspace, pins: bases.Pins) -> bases.FolderBase:
           'go clean -modcache, and try again; if it stays so, do not use it')
   return bases.FolderBase(
       pin.version, parts.GO, pathlib.Path(told['Dir']))
+
+
+def sources(space: Workspace, pins: bases.Pins) -> list[bases.SourcesBase]:
+  """The sources of the pinned modules in Java, in the order of base.toml."""
+  wanted = {
+      maven.parse(f'{pin.artifact}:{pin.version}:sources', 'base.toml'): pin
+      for pin in pins.sources
+  }
+  jars = maven.fetch_set(
+      space,
+      maven.ArtifactSet(
+          'sources', tuple(wanted),
+          {coordinates: pin.sha256
+           for coordinates, pin in wanted.items()}, 'base.toml'))
+  return [
+      bases.SourcesBase(pin.version, pin.part, jar)
+      for pin, jar in zip(wanted.values(), jars)
+  ]
+
+
+def all_bases(space: Workspace, pins: bases.Pins) -> list[bases.Base]:
+  """One base for each part, at its pin."""
+  return [
+      wheel(space, pins, pins.pin),
+      module(space, pins),
+      *(sources(space, pins) if pins.sources else ())
+  ]

@@ -65,15 +65,17 @@ class ArtifactSet:
   """The pins of one file of stack/maven.
 
   Attributes:
-    name: the name of the file.
+    name: the name of the file, or of what else pins them.
     roots: what was asked for.
     sha256: of each artifact, the roots included, in the order of the class
       path.
+    where: the file with the pins, below stack.
   """
 
   name: str
   roots: tuple[Coordinates, ...]
   sha256: dict[Coordinates, str]
+  where: str
 
   @property
   def digest(self) -> str:
@@ -108,12 +110,17 @@ def load(space: Workspace, name: str, *, pinned: bool = True) -> ArtifactSet:
         f'{where}: no sha256 of ' +
         (', '.join(map(str, missing)) or 'anything'),
         f'./beamstack maven --pin {name}')
-  return ArtifactSet(name, roots, sha256)
+  return ArtifactSet(name, roots, sha256, where)
 
 
 def fetch(space: Workspace, name: str) -> list[pathlib.Path]:
   """The jars of a set, as its pins have them."""
-  wanted = load(space, name)
+  return fetch_set(space, load(space, name))
+
+
+def fetch_set(space: Workspace, wanted: ArtifactSet) -> list[pathlib.Path]:
+  """The jars of a set that is pinned elsewhere than in stack/maven."""
+  name = wanted.name
   folder = space.work / 'maven' / f'{name}-{wanted.digest}'
   jars = [folder / artifact.file_name for artifact in wanted.sha256]
   with venvs.locked(folder):
@@ -154,8 +161,7 @@ def _verify(wanted: ArtifactSet, folder: pathlib.Path) -> None:
         if path.is_file() else 'none: it is missing')
     if actual != expected:
       raise CannotRun(
-          f'{artifact}: the sha256 is {actual}, maven/{wanted.name}.toml pins '
-          f'{expected}',
+          f'{artifact}: the sha256 is {actual}, {wanted.where} pins {expected}',
           f'rm -r {folder}, and take the jar out of the local repository of '
           'mvn; if it stays so, do not use it')
 
@@ -225,6 +231,7 @@ def project(artifacts: Iterable[Coordinates], *, alone: bool) -> str:
   """
   escape = xml.sax.saxutils.escape
   dependencies = []
+  managed = []
   for artifact in artifacts:
     parts = [
         f'<groupId>{escape(artifact.group)}</groupId>',
@@ -233,18 +240,26 @@ def project(artifacts: Iterable[Coordinates], *, alone: bool) -> str:
     ]
     if artifact.classifier:
       parts.append(f'<classifier>{escape(artifact.classifier)}</classifier>')
+    # A root's version holds wherever else it is needed; the version that
+    # others name may not be served.
+    if not alone:
+      managed.append(f'<dependency>{"".join(parts)}</dependency>')
     if alone:
       parts.append(
           '<exclusions><exclusion><groupId>*</groupId>'
           '<artifactId>*</artifactId></exclusion></exclusions>')
     dependencies.append(f'<dependency>{"".join(parts)}</dependency>')
   lines = '\n    '.join(dependencies)
+  management = '\n    '.join(managed)
   return f'''<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>beamstack</groupId>
   <artifactId>pins</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
+  <dependencyManagement><dependencies>
+    {management}
+  </dependencies></dependencyManagement>
   <dependencies>
     {lines}
   </dependencies>

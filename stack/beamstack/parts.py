@@ -1,4 +1,4 @@
-"""The parts of Beam that the series changes: Python and Go so far.
+"""The parts of Beam that the series changes: Python, Go, modules in Java.
 
 A part knows which repository paths are its own, which path a file has inside
 the released artifact, and the language of its files. Another language slots
@@ -86,7 +86,23 @@ GO = Part(
     language='go',
     indent='\t')
 
-ALL = (PYTHON, GO)
+
+def _java(name: str, folder: str) -> Part:
+  """A module in Java: Maven knows each by itself, so each is a part."""
+  return Part(
+      name=name,
+      roots=(f'{folder}/src/', ),
+      strip=f'{folder}/src/main/java/',
+      suffix='.java',
+      language='java',
+      indent='  ')
+
+
+JAVA_FN_EXECUTION = _java('java-fn-execution', 'runners/java-fn-execution')
+FLINK = _java('flink', 'runners/flink')
+JAVA = (JAVA_FN_EXECUTION, FLINK)
+
+ALL = (PYTHON, GO, *JAVA)
 
 
 def part_of(path: str) -> Part | None:

@@ -8,11 +8,14 @@ import os
 import pathlib
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from beamstack import bases
 from beamstack import gotests
 from beamstack import imports
+from beamstack import javabuild
 from beamstack import overlay
 from beamstack import pytests
 from beamstack.errors import Problem
@@ -23,12 +26,28 @@ from beamstack.tree import write_files
 from beamstack.workspace import Workspace
 
 GO_TEST = 'go:'
+JAVA_TEST = 'java:'
 
 
-def split_tests(tests: tuple[str, ...]) -> tuple[list[str], list[str]]:
-  """Python modules, and Go packages without their `go:`."""
-  go = [t.removeprefix(GO_TEST) for t in tests if t.startswith(GO_TEST)]
-  return [t for t in tests if not t.startswith(GO_TEST)], go
+class Tests(NamedTuple):
+  """The tests that pull requests name, without what tells them apart."""
+
+  python: list[str]
+  go: list[str]
+  java: list[str]
+
+
+def split_tests(tests: Iterable[str]) -> Tests:
+  """Python modules, Go packages after `go:`, Java classes after `java:`."""
+  found = Tests([], [], [])
+  for test in tests:
+    if test.startswith(GO_TEST):
+      found.go.append(test.removeprefix(GO_TEST))
+    elif test.startswith(JAVA_TEST):
+      found.java.append(test.removeprefix(JAVA_TEST))
+    else:
+      found.python.append(test)
+  return found
 
 
 def compile_problems(
@@ -79,7 +98,7 @@ def run_tests(
     names: the pull requests to try; the others are only laid over.
 
   Yields:
-    The name of each pull request that names Python tests, and its result.
+    The name of each pull request that names tests, and their result.
   """
   space.work.mkdir(exist_ok=True)
   with tempfile.TemporaryDirectory(
@@ -93,13 +112,18 @@ def run_tests(
       if names.isdisjoint(p.name for p in series.pull_requests[count - 1:]):
         return
       lay_over(series.prefix(count), wheel, folder)
-      modules, packages = split_tests(pr.tests)
+      modules, packages, classes = split_tests(pr.tests)
       if pr.name not in names:
         continue
       if packages:
         yield pr.name, gotests.run(
             gotests.lay_out(space, series.prefix(count)), packages,
             f'prefix-go-{pr.name}')
+      if classes:
+        yield pr.name, javabuild.run_tests(
+            space, series.prefix(count),
+            bases.load_pins(space.stack / 'base.toml'), classes,
+            f'prefix-java-{pr.name}')
       if modules:
         yield pr.name, pytests.run(
             python,

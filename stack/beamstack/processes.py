@@ -20,6 +20,7 @@ INSTALL = {
     'git': 'apt-get install git (macOS: xcode-select --install)',
     'go': 'apt-get install golang, or brew install go (1.26 or newer)',
     'mvn': 'apt-get install maven, or brew install maven',
+    'javac': 'apt-get install openjdk-17-jdk, or brew install openjdk@17',
     'java': 'apt-get install openjdk-17-jdk, or brew install openjdk@17',
 }
 GRACE_SECONDS = 5.0

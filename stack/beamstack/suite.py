@@ -21,7 +21,11 @@ from beamstack import demo
 from beamstack import devwheel
 from beamstack import docs
 from beamstack import fetch
+from beamstack import flink
+from beamstack import flinkconf
+from beamstack import flinktests
 from beamstack import gobuild
+from beamstack import jars
 from beamstack import gotests
 from beamstack import maven
 from beamstack import prefixes
@@ -91,11 +95,15 @@ class Suite:
   def run(self, *, full: bool) -> int:
     """Runs all steps; returns the exit code."""
     start = time.monotonic()
+    self.step('programs', self.programs)
     self.step('unit tests of stack/', self.unit_tests)
     self.checks()
     self.step('wheel twice the same', self.wheel_twice)
     self.step('dev wheel installs', self.dev_installs)
     self.step('Prism', self.prism)
+    self.step('Flink job server', self.flink_job_server)
+    if not full:
+      self.step('on a Flink cluster', self.on_flink)
     self.step('our tests', self.our_tests)
     self.step('the base breaks the rules', self.broken_by_the_base)
     self.step('Beam\'s own tests', self.upstream_tests)
@@ -125,6 +133,11 @@ class Suite:
         self.step(
             f'our tests on {version}',
             lambda v=version: self.our_tests(v))
+    if full:
+      for backend in flinkconf.BACKENDS:
+        self.step(
+            f'on Flink, {backend}',
+            lambda b=backend: self.on_flink(b, full=True))
     self.report.finish()
     console.note(f'{time.monotonic() - start:.0f} s in all')
     console.result(str(self.counts))
@@ -175,6 +188,26 @@ class Suite:
     self.counts += Counts(
         passed=max(rows - bad, 0),
         failed=max(bad - run.counts.failed, 0))
+
+  def programs(self) -> Outcome:
+    """What tests run of Debian's packages; installs what is missing."""
+    return one_good(', '.join(debian.environment(self.space).values()))
+
+  def flink_job_server(self) -> Outcome:
+    """The job server is built, and says which series it carries."""
+    path = flink.job_server(self.space, self.series, self.pins)
+    label = jars.attribute(path, flink.STAMP)
+    if not label.startswith(f'{self.series.label}.'):
+      raise CannotRun(f'{path.name} carries {label}, not the series')
+    return one_good(f'{path.name} carries {label}')
+
+  def on_flink(
+      self, backend: str = flinkconf.BACKENDS[0],
+      full: bool = False) -> Outcome:
+    """Pipelines on a real cluster, of which processes are killed."""
+    return from_result(
+        flinktests.run(
+            self.space, self.series, self.pins, backend=backend, full=full))
 
   def unit_tests(self) -> Outcome:
     """The program's own tests, with the Python that runs it."""
@@ -255,7 +288,7 @@ class Suite:
     return sorted({
         module
         for pr in self.series.pull_requests
-        for module in prefixes.split_tests(pr.tests)[0]
+        for module in prefixes.split_tests(pr.tests).python
     })
 
   def test_groups(self) -> dict[str, list[str]]:

@@ -11,10 +11,15 @@ from beamstack import addon
 from beamstack import bases
 from beamstack import bench
 from beamstack import check
+from beamstack import clusterverb
 from beamstack import console
 from beamstack import demo
 from beamstack import fetch
+from beamstack import flink
+from beamstack import flinkconf
+from beamstack import flinktests
 from beamstack import gobuild
+from beamstack import javabuild
 from beamstack import maven
 from beamstack import prismwheel
 from beamstack import pythons
@@ -55,6 +60,8 @@ def _base(space: Workspace, options: argparse.Namespace) -> int:
   for pin in pins.wheels:
     console.result(str(fetch.wheel(space, pins, pin.version).wheel))
   console.result(str(fetch.module(space, pins).folder))
+  for base in fetch.sources(space, pins):
+    console.result(str(base.jar))
   return 0
 
 
@@ -85,9 +92,7 @@ def _tree(space: Workspace, options: argparse.Namespace) -> int:
 
 
 def _lay_out(space: Workspace, current: series.Series, pins: bases.Pins):
-  all_bases = [
-      fetch.wheel(space, pins, pins.pin), fetch.module(space, pins)
-  ]
+  all_bases = fetch.all_bases(space, pins)
   folder = space.dist / 'tree'
   with console.step('laying out dist/tree'):
     return folder, tree.lay_out(current, all_bases, folder)
@@ -143,6 +148,48 @@ def _prism_arguments(parser: argparse.ArgumentParser) -> None:
       '--wheel', action='store_true',
       help='also pack it as the companion wheel, in which the dev wheel finds '
       'it without an option')
+
+
+def _flink(space: Workspace, options: argparse.Namespace) -> int:
+  current, pins = _load(space)
+  if options.format:
+    javabuild.format_files(space, current)
+    return 0
+  if options.test:
+    result = flinktests.run(
+        space, current, pins, base=options.base, backend=options.backend,
+        full=options.full, more=('-k', options.only) if options.only else ())
+    console.result(result.output)
+    for line in console.problem_lines(result.problems):
+      console.result(line)
+    console.result(str(result.counts))
+    return 1 if result.counts.failed else 0
+  path = flink.job_server(space, current, pins, base=options.base)
+  console.result(str(path.relative_to(space.root)))
+  return 0
+
+
+def _flink_arguments(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      '--base', action='store_true',
+      help='build the released job server, without the series, to '
+      'dist/beam-flink-job-server-base.jar')
+  parser.add_argument(
+      '--format', action='store_true',
+      help='only let google-java-format write our Java files anew')
+  parser.add_argument(
+      '--test', action='store_true',
+      help='run the tests of stack/flink on a cluster of their own; with '
+      '--base they fail')
+  parser.add_argument(
+      '--backend', choices=flinkconf.BACKENDS, default='hashmap',
+      help='where that cluster keeps state')
+  parser.add_argument(
+      '--full', action='store_true',
+      help='let those that watch what grows watch for longer')
+  parser.add_argument(
+      '--only', default='', metavar='WORDS',
+      help='run those of the tests alone that pytest -k WORDS selects')
 
 
 def _maven(space: Workspace, options: argparse.Namespace) -> int:
@@ -245,7 +292,7 @@ def _clean(space: Workspace, options: argparse.Namespace) -> int:
 ALL = (
     Verb(
         'base', _base, 'fetch the pinned releases and check their hashes',
-        'Uses pip and go, with the registries that they are set up for.'),
+        'Uses pip, go and mvn, with the registries that they are set up for.'),
     Verb(
         'tree', _tree,
         'lay the series out as a git repository, dist/tree',
@@ -273,6 +320,16 @@ ALL = (
         'wheel is\ninstalled. `dist/prism --version` gives the label of the '
         'series; the released\nPrism does not know the flag.',
         _prism_arguments),
+    Verb(
+        'flink', _flink,
+        'build the job server for Flink, dist/beam-flink-job-server.jar',
+        'Released jars, with the classes of the series over them; Beam-Series '
+        'in its\nmanifest says which. Needs a JDK and mvn.',
+        _flink_arguments),
+    Verb(
+        'cluster', clusterverb.run,
+        'start, kill and stop a Flink on this machine', clusterverb.DETAILS,
+        clusterverb.add_arguments),
     Verb(
         'maven', _maven, 'fetch pinned jars, and print them as a class path',
         'Uses mvn, with the repositories that it is set up for. Their hashes '

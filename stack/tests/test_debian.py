@@ -140,8 +140,11 @@ def test_a_package_without_the_program_is_told(place):
 
 
 def test_tests_are_told_of_all_programs(place, monkeypatch):
-  found = place.script('redis-server')
-  monkeypatch.delenv('REDIS_SERVER', raising=False)
-  assert debian.environment(place.space) == {'REDIS_SERVER': str(found)}
+  found = {}
+  for program in debian.PROGRAMS:
+    monkeypatch.delenv(program.variable, raising=False)
+    found[program.variable] = str(place.script(program.name))
+  assert {'REDIS_SERVER', 'JAVAC', 'MVN'} <= set(found)
+  assert debian.environment(place.space) == found
   assert isinstance(debian.find(place.space, debian.REDIS_SERVER),
                     pathlib.Path)

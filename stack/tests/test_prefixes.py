@@ -58,7 +58,7 @@ def test_imports_that_the_base_has(tmp_path):
   assert found == {'a': []}
 
 
-def test_tests_of_python_and_of_go():
+def test_tests_of_python_of_go_and_of_java():
   assert prefixes.split_tests(
-      ('apache_beam.a_test', 'go:./go/pkg/a')) == (['apache_beam.a_test'],
-                                                   ['./go/pkg/a'])
+      ('apache_beam.a_test', 'go:./go/pkg/a', 'java:org.a.BTest')) == (
+          ['apache_beam.a_test'], ['./go/pkg/a'], ['org.a.BTest'])

@@ -1,0 +1,91 @@
+"""Builds Beam's job server for Flink: released jars with the series over it.
+
+The job server sends its whole class path to the cluster, so it is one jar.
+Its manifest says which series it carries.
+"""
+
+import pathlib
+import shutil
+import tempfile
+
+from beamstack import bases
+from beamstack import console
+from beamstack import jars
+from beamstack import javabuild
+from beamstack import maven
+from beamstack import venvs
+from beamstack.errors import ProblemsFound
+from beamstack.series import Series
+from beamstack.workspace import Workspace
+
+MAIN = 'org.apache.beam.runners.flink.FlinkJobServerDriver'
+STAMP = 'Beam-Series'
+NAME = 'beam-flink-job-server'
+
+
+def _attributes(label: str) -> dict[str, str]:
+  return {'Main-Class': MAIN, 'Multi-Release': 'true', STAMP: label}
+
+
+def released(space: Workspace) -> pathlib.Path:
+  """The released job server as one jar; made once."""
+  wanted = maven.load(space, javabuild.RELEASED)
+  target = space.work / 'flink' / f'{NAME}-{wanted.digest}.jar'
+  with venvs.locked(target):
+    if not target.is_file():
+      found = maven.fetch(space, javabuild.RELEASED)
+      with console.step(f'laying {len(found)} jars together'), \
+          tempfile.TemporaryDirectory(dir=target.parent) as temporary:
+        partial = pathlib.Path(temporary) / target.name
+        jars.merge(found, partial, _attributes('none'))
+        partial.rename(target)
+  return target
+
+
+def job_server(
+    space: Workspace, series: Series, pins: bases.Pins, *,
+    base: bool = False) -> pathlib.Path:
+  """Builds the job server into dist, with the series or without.
+
+  Args:
+    space: the checkout.
+    series: what to lay over.
+    pins: base.toml.
+    base: build the released one.
+  """
+  below = released(space)
+  target = space.dist / (f'{NAME}-base.jar' if base else f'{NAME}.jar')
+  target.parent.mkdir(exist_ok=True)
+  compiled = {}
+  if not base:
+    problems = javabuild.format_problems(space, series)
+    if problems:
+      raise ProblemsFound(problems)
+    compiled = javabuild.compile_all(
+        space, javabuild.sources(space, series, pins), name=NAME)
+  with tempfile.TemporaryDirectory(dir=space.dist) as temporary:
+    partial = pathlib.Path(temporary) / target.name
+    if compiled:
+      with console.step(f'laying {len(compiled)} classes over the job server'):
+        jars.lay_over(
+            below, compiled, partial,
+            _attributes(javabuild.label(series, compiled)),
+            without=stale(below, compiled))
+    else:
+      shutil.copyfile(below, partial)
+    partial.replace(target)
+  return target
+
+
+def stale(jar: pathlib.Path, compiled: dict[str, bytes]) -> set[str]:
+  """Classes of the jar that come from sources that were compiled anew.
+
+  An inner class that an edit removed must not stay.
+  """
+  stems = {
+      name.removesuffix('.class').partition('$')[0] for name in compiled
+  }
+  return {
+      name for name in jars.names(jar) if name.endswith('.class') and
+      name.removesuffix('.class').partition('$')[0] in stems
+  }

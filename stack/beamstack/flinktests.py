@@ -1,0 +1,50 @@
+"""Runs the tests of stack/flink: pipelines on a Flink cluster of their own."""
+
+import os
+import pathlib
+import tempfile
+
+from beamstack import bases
+from beamstack import flink
+from beamstack import flinkdist
+from beamstack import pytests
+from beamstack import pythons
+from beamstack.series import Series
+from beamstack.workspace import Workspace
+
+
+def run(
+    space: Workspace, series: Series, pins: bases.Pins, *,
+    base: bool = False, backend: str = 'hashmap', full: bool = False,
+    more: tuple[str, ...] = ()) -> pytests.Result:
+  """Runs them with the job server of the series, or with the released one.
+
+  Args:
+    space: the checkout.
+    series: the series.
+    pins: base.toml.
+    base: use the released job server. The tests fail there: that is what
+      they are for.
+    backend: where Flink keeps state.
+    full: let those that watch what grows watch for longer.
+    more: more options of pytest.
+  """
+  folder = space.stack / 'flink'
+  environment = {
+      'FLINK_DISTRIBUTION': os.fspath(flinkdist.distribution(space)),
+      'FLINK_JOB_SERVER': os.fspath(
+          flink.job_server(space, series, pins, base=base)),
+      'FLINK_BACKEND': backend,
+      'FLINK_FULL': 'yes' if full else '',
+  }
+  with tempfile.TemporaryDirectory() as elsewhere:
+    return pytests.run(
+        pythons.with_series(space, series, pins), [os.fspath(folder)],
+        name='flink-base' if base else f'flink-{backend}',
+        logs=space.logs,
+        cwd=pathlib.Path(elsewhere),
+        rootdir=folder,
+        env=environment,
+        expected=[]
+        if more else sorted(path.stem for path in folder.glob('test_*.py')),
+        more=('-s', *more))

@@ -1,0 +1,216 @@
+"""Compiles and tests Java: released jars, and the series' files before them.
+
+Only files of the series are compiled, new ones and edited ones. All others
+are on the class path, as they were released.
+"""
+
+import pathlib
+import tempfile
+
+from beamstack import bases
+from beamstack import console
+from beamstack import fetch
+from beamstack import maven
+from beamstack import overlay
+from beamstack import parts
+from beamstack import processes
+from beamstack import pytests
+from beamstack import venvs
+from beamstack.errors import Problem
+from beamstack.errors import ProblemsFound
+from beamstack.series import Series
+from beamstack.tree import write_files
+from beamstack.workspace import Workspace
+
+# The sets of jars, below stack/maven.
+RELEASED = 'flink-job-server'
+TOOLS = 'java-tests'
+FORMATTER = 'java-format'
+# The class files' version: the oldest Java that Flink 1.19 and Beam run on.
+RELEASE = '11'
+CONSOLE = 'org.junit.platform.console.ConsoleLauncher'
+# Java 17 keeps the compiler's inside to itself; the formatter looks there.
+FORMATTER_OPTIONS = tuple(
+    f'--add-exports=jdk.compiler/com.sun.tools.javac.{name}=ALL-UNNAMED'
+    for name in ('api', 'code', 'file', 'parser', 'tree', 'util'))
+
+
+def sources(
+    space: Workspace, series: Series, pins: bases.Pins) -> dict[str, bytes]:
+  """The Java files of a series, edits applied, by repository path."""
+  if not _has_java(series):
+    return {}
+  result = overlay.apply_series(series, fetch.sources(space, pins))
+  return {
+      path: data for path, data in result.must_be_sound().files.items()
+      if path.endswith('.java')
+  }
+
+
+def _has_java(series: Series) -> bool:
+  paths = [*series.files(), *(edit.file for edit in series.edits())]
+  return any(part.holds(path) for part in parts.JAVA for path in paths)
+
+
+def is_test(path: str) -> bool:
+  return '/src/test/' in path
+
+
+def class_path(space: Workspace) -> list[pathlib.Path]:
+  """The released jars, and those that only compiling and testing needs."""
+  return maven.fetch(space, RELEASED) + maven.fetch(space, TOOLS)
+
+
+def compile_all(
+    space: Workspace, found: dict[str, bytes], *, tests: bool = False,
+    name: str = 'java') -> dict[str, bytes]:
+  """Compiles files; returns the class files, by their name in a jar.
+
+  Args:
+    space: the checkout.
+    found: the sources by repository path.
+    tests: whether to compile those of tests as well.
+    name: what the log is named for.
+  """
+  wanted = {
+      path: data for path, data in found.items() if tests or not is_test(path)
+  }
+  if not wanted:
+    return {}
+  javac = processes.find_tool('javac')
+  jars = class_path(space)
+  log = space.logs / f'javac-{name}.log'
+  space.work.mkdir(exist_ok=True)
+  with tempfile.TemporaryDirectory(dir=space.work) as temporary:
+    folder = pathlib.Path(temporary)
+    write_files(folder / 'src', wanted)
+    classes = folder / 'classes'
+    classes.mkdir()
+    with console.step(f'compiling {len(wanted)} files of Java'):
+      code, output = processes.run(
+          [
+              javac, '--release', RELEASE, '-proc:none', '-encoding', 'UTF-8',
+              '-g', '-nowarn', _class_path_file(folder, jars), '-d', classes,
+              *sorted(wanted)
+          ],
+          cwd=folder / 'src',
+          log=log)
+    if code:
+      raise ProblemsFound(_javac_problems(output, log))
+    return {
+        path.relative_to(classes).as_posix(): path.read_bytes()
+        for path in classes.rglob('*.class')
+    }
+
+
+def _class_path_file(folder: pathlib.Path, jars: list[pathlib.Path]) -> str:
+  """An argument that reads the class path from a file: logs stay short."""
+  path = folder / 'class-path'
+  joined = ':'.join(map(str, jars)).replace('\\', '\\\\')
+  path.write_text(f'-cp "{joined}"\n')
+  return f'@{path}'
+
+
+def _javac_problems(output: str, log: pathlib.Path) -> list[Problem]:
+  found = []
+  for line in output.splitlines():
+    path, colon, message = line.partition(': error: ')
+    if colon:
+      found.append(Problem(path, message, f'mend it; see {log}'))
+  last = ' / '.join(processes.last_lines(output, 3))
+  return found or [Problem('javac', last, f'see {log}')]
+
+
+def format_problems(space: Workspace, series: Series) -> list[Problem]:
+  """Own Java files that the formatter would write otherwise."""
+  own = [path for path in series.files() if path.endswith('.java')]
+  if not own:
+    return []
+  output = processes.must_run(
+      [
+          processes.find_tool('java'), *FORMATTER_OPTIONS, '-cp',
+          maven.classpath(space, FORMATTER),
+          'com.google.googlejavaformat.java.Main', '--dry-run', *own
+      ],
+      what='google-java-format',
+      cwd=space.root,
+      log=space.logs / 'java-format.log')
+  return [
+      Problem(
+          path, 'google-java-format would format it otherwise',
+          './beamstack flink --format')
+      for path in output.split() if path in own
+  ]
+
+
+def format_files(space: Workspace, series: Series) -> None:
+  """Formats the series' own Java files in place."""
+  own = [path for path in series.files() if path.endswith('.java')]
+  processes.must_run(
+      [
+          processes.find_tool('java'), *FORMATTER_OPTIONS, '-cp',
+          maven.classpath(space, FORMATTER),
+          'com.google.googlejavaformat.java.Main', '--replace', *own
+      ],
+      what='google-java-format',
+      cwd=space.root,
+      log=space.logs / 'java-format.log')
+
+
+def run_tests(
+    space: Workspace, series: Series, pins: bases.Pins, classes: list[str],
+    name: str) -> pytests.Result:
+  """Runs test classes of a series with JUnit.
+
+  Args:
+    space: the checkout.
+    series: what to compile.
+    pins: base.toml.
+    classes: the classes of tests, with their packages.
+    name: what the log and the problems are named for.
+  """
+  compiled = compile_all(
+      space, sources(space, series, pins), tests=True, name=name)
+  log = space.logs / f'{name}.log'
+  with tempfile.TemporaryDirectory(dir=space.work) as temporary:
+    folder = pathlib.Path(temporary)
+    write_files(folder / 'classes', compiled)
+    jars = [folder / 'classes', *class_path(space)]
+    code, output = processes.run(
+        [
+            processes.find_tool('java'), _class_path_file(folder, jars),
+            CONSOLE, 'execute', '--disable-banner', '--details=tree',
+            '--disable-ansi-colors', f'--reports-dir={folder / "reports"}',
+            *(f'--select-class={one}' for one in classes)
+        ],
+        cwd=folder,
+        log=log,
+        timeout=pytests.MODULE_SECONDS)
+    states: dict[str, str] = {}
+    for report in sorted((folder / 'reports').glob('TEST-*.xml')):
+      states.update(pytests.read_report(report.read_text()))
+  problems = [
+      Problem(name, f'{test} failed', f'see {log}')
+      for test, state in states.items() if state == 'failed'
+  ]
+  problems += [
+      Problem(name, f'{one}: no test of it ran', f'see {log}')
+      for one in classes
+      if not any(test.startswith(f'{one}::') for test in states)
+  ]
+  counts = pytests.count(states)
+  if code and not problems:
+    problems.append(Problem(name, f'JUnit ended with {code}', f'see {log}'))
+  if problems and not counts.failed:
+    counts = counts + pytests.Counts(failed=1)
+  return pytests.Result(counts, states, problems, output)
+
+
+def label(series: Series, compiled: dict[str, bytes]) -> str:
+  """Names what the series' Java compiles to, as the version label does."""
+  if not compiled:
+    return 'none'
+  key = venvs.digest(
+      *(part for name in sorted(compiled)
+        for part in (name, compiled[name])))
+  return f'{series.label}.{key[:8]}'
