@@ -127,7 +127,8 @@ public class PendingResiduals<T> {
       Coder<WindowedValue<T>> residualCoder) {
     @Nullable WindowedValue<T> residual;
     if (isOfOlderRelease(timerId)) {
-      ValueState<WindowedValue<T>> own = states.state(namespace, StateTags.value(timerId, residualCoder));
+      ValueState<WindowedValue<T>> own =
+          states.state(namespace, StateTags.value(timerId, residualCoder));
       residual = own.read();
       own.clear();
     } else {

@@ -245,8 +245,7 @@ public class PendingResidualsTest {
         .write(
             WindowedValues.of(
                 "old", new Instant(1), Collections.singletonList(WINDOW), PaneInfo.NO_FIRING));
-    assertThat(
-        PendingResiduals.take(states, namespace, timerId, CODER).getValue(), is("old"));
+    assertThat(PendingResiduals.take(states, namespace, timerId, CODER).getValue(), is("old"));
     assertThrows(
         IllegalStateException.class,
         () -> PendingResiduals.take(states, namespace, timerId, CODER));
@@ -261,10 +260,12 @@ public class PendingResidualsTest {
   @Test
   public void timerHasTheDelayAndTheWatermark() throws Exception {
     DelayedBundleApplication.Builder delayed =
-        residual("a").setRequestedTimeDelay(Duration.newBuilder().setSeconds(3).setNanos(990000000));
+        residual("a")
+            .setRequestedTimeDelay(Duration.newBuilder().setSeconds(3).setNanos(990000000));
     delayed
         .getApplicationBuilder()
-        .putOutputWatermarks("out", Timestamp.newBuilder().setSeconds(7).setNanos(250999999).build());
+        .putOutputWatermarks(
+            "out", Timestamp.newBuilder().setSeconds(7).setNanos(250999999).build());
     Instant before = Instant.now();
     checkpoint(delayed);
     Instant after = Instant.now();
@@ -321,7 +322,8 @@ public class PendingResidualsTest {
         PendingResiduals.hold(
             Arrays.asList(watermark(8, 0), watermark(7, 250_999_999), watermark(9, 1))),
         is(new Instant(7250)));
-    assertThat(PendingResiduals.hold(Arrays.asList(watermark(-1, 1_000_000))), is(new Instant(-999)));
+    assertThat(
+        PendingResiduals.hold(Arrays.asList(watermark(-1, 1_000_000))), is(new Instant(-999)));
   }
 
   @Test

@@ -1,0 +1,72 @@
+"""Flink: residuals are neither lost nor repeated, and resumed in time.
+
+Purpose: what an unbounded read has still to read waits on Flink as a residual
+of a bundle that checkpointed itself. A killed worker must not lose one, a
+long run must not slow down, and a poll interval is kept.
+"""
+
+import json
+import os
+import statistics
+import time
+
+import pipelines
+
+
+def _results(running):
+  path = running.folder / 'results.jsonl'
+  if not path.exists():
+    return {}
+  lines = (json.loads(line) for line in path.read_text().splitlines())
+  return {key: counted for key, *counted in lines}
+
+
+def test_residual_that_waits_survives_a_killed_task_manager(run):
+  """Both splits of a source are read whole, each record once.
+
+  How: the busy split goes on checkpointing itself after the restore, while
+  the other waits as a residual of before it.
+  """
+  running = run('busy_and_waiting')
+  running.wait('the first poll', lambda: running.count('polls'), 120)
+  running.wait('bundles', lambda: running.count('marks') > 20, 120)
+  running.wait_for_checkpoint()
+  killed = running.cluster.kill('task-manager')
+  restored_from = running.wait(
+      'the job to be restored', lambda: running.cluster.rest().checkpoints(
+          running.job)['latest']['restored'], 120)
+  before = running.count('marks')
+  running.wait('more bundles', lambda: running.count('marks') > before + 5, 120)
+  (running.folder / 'gate').touch()
+  running.wait('both splits', lambda: len(_results(running)) == 2, 120)
+  assert killed.startswith('task-manager-') and restored_from
+  assert _results(running) == {
+      'busy': pipelines.expected(pipelines.BUSY),
+      'waiting': pipelines.expected(pipelines.WAITING),
+  }
+
+
+def test_checkpoints_are_as_small_later_as_they_were_before(run):
+  """The state of a job is no larger for all that it did before."""
+  running = run('endless')
+  sizes = []
+  for marks in (100, 800) if os.environ.get('FLINK_FULL') else (30, 200):
+    running.wait(
+        f'{marks} bundles', lambda marks=marks: running.count('marks') > marks,
+        200)
+    sizes.append(running.wait_for_checkpoint()['state_size'])
+  print('bytes before and after:', sizes)
+  assert sizes[1] < 1.5 * sizes[0]
+
+
+def test_poll_interval_below_a_second_is_kept(run):
+  """A source that has nothing is asked each half second, no more, no less."""
+  running = run('polled')
+  running.wait('the first polls', lambda: running.count('polls') > 100, 120)
+  begin = time.time()
+  time.sleep(6)
+  lines = (running.folder / 'polls').read_text().split()
+  times = [t for t in map(float, lines) if t >= begin]
+  gaps = [b - a for a, b in zip(times, times[1:])]
+  print('gaps:', gaps)
+  assert 0.5 <= statistics.median(gaps) <= 0.55
