@@ -585,21 +585,12 @@ class FnApiDeduplicationTest(JournalTest, unittest.TestCase):
 @needs_prism
 class PrismDeduplicationTest(JournalTest, unittest.TestCase):
   def test_repeats_are_dropped(self):
-    """Prism of 2.75 may clear a key's state while records for it wait.
-
-    That happens to one or two of a hundred keys as a source ends, whose timers
-    then fire; so a few repeats are allowed for here, and no loss.
-    """
-    def check(records):
-      assert set(records) == set(range(50)), records
-      assert len(records) < 60, records
-
     with prism_pipeline() as p:
       records = p | ReadFromUnboundedSource(
           IdentifiedSource(self.id(), 200, repeats=4),
           poll_interval=0,
           max_records_per_bundle=30)
-      assert_that(records, check)
+      assert_that(records, equal_to(list(range(50))))
 
 
 class ReadAllTests(JournalTest):

@@ -355,13 +355,6 @@ class PrismTest(RunnerTests, unittest.TestCase):
   def pipeline(self):
     return prism_pipeline()
 
-  @unittest.expectedFailure
-  def test_each_record_arrives_when_it_comes(self):
-    # Prism of 2.75 schedules a consumer only when a watermark moved: records
-    # 2 to 5 arrive together when the source ends. Mended by a pull request on
-    # Prism; then this override goes away.
-    super().test_each_record_arrives_when_it_comes()
-
 
 if __name__ == '__main__':
   unittest.main()
