@@ -123,8 +123,8 @@ def metadata(series: Series, version: str, files: dict[str, bytes]) -> bytes:
 
 
 def needs_dev_wheel(pr: PullRequest) -> bool:
-  """Whether what a pull request does is missing from the add-on."""
-  return bool(pr.edits)
+  """Whether a part of what a pull request does is in the dev wheel alone."""
+  return any(parts.PYTHON.holds(edit.file) for edit in pr.edits)
 
 
 def build(

@@ -27,7 +27,11 @@ def _series(tmp_path):
           name='hook',
           title='[Python] Hook it in',
           files=(IO + 'hook.py', ),
-          edits=(made_up.edit(), )))
+          edits=(made_up.edit(), )),
+      made_up.pull_request(
+          name='other',
+          title='[Prism] Hook it in',
+          edits=(made_up.edit(file='sdks/go/a.go'), )))
 
 
 def test_what_is_in_it(series, tmp_path):
@@ -51,6 +55,8 @@ def test_it_asks_for_the_pinned_release_as_text(series, tmp_path):
   assert '\nRequires-Dist: apache-beam ===2.75.0\n' in told
   assert '- `apache_beam.io.source`' in told
   assert '- [Python] Hook it in' in told
+  # No wheel of Beam has it.
+  assert '[Prism]' not in told
 
 
 def test_it_is_the_same_twice(series, tmp_path):
