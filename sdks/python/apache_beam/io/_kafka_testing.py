@@ -57,6 +57,8 @@ USER = 'alice'
 PASSWORD = 'opensesame-7261'
 
 _START_SECONDS = 180.0
+# Long enough for a busy machine; nothing waits so long when all is well.
+_WAIT_SECONDS = 120.0
 _PROPERTIES = '''
 process.roles=broker,controller
 node.id=1
@@ -197,30 +199,32 @@ class Broker:
     """Makes a topic, of a new name unless one is given."""
     name = name or f't-{uuid.uuid4().hex[:8]}'
     settings = {key.replace('_', '.'): str(v) for key, v in config.items()}
-    self.admin.create_topics(
-        [admin.NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+    made = self.admin.create_topics(
+        [admin.NewTopic(name, partitions, 1, config=settings)])
+    made[name].result(_WAIT_SECONDS)
     return name
 
   def delete_topic(self, name: str) -> None:
-    self.admin.delete_topics([name])[name].result(30)
+    self.admin.delete_topics([name])[name].result(_WAIT_SECONDS)
 
   def add_partitions(self, topic: str, total: int) -> None:
-    self.admin.create_partitions([admin.NewPartitions(topic,
-                                                      total)])[topic].result(30)
+    made = self.admin.create_partitions([admin.NewPartitions(topic, total)])
+    made[topic].result(_WAIT_SECONDS)
 
   def delete_records(self, topic: str, partition: int, before: int) -> None:
     # With what it asks about topics behind it, it cannot break, as
     # _kafka_cluster.Offsets tells of another request.
-    self.admin.list_topics(timeout=30)
+    self.admin.list_topics(timeout=_WAIT_SECONDS)
     asked = confluent_kafka.TopicPartition(topic, partition, before)
     for future in self.admin.delete_records([asked]).values():
-      future.result(30)
+      future.result(_WAIT_SECONDS)
 
   def committed(self, group: str, topic: str) -> dict[int, int]:
     """The committed offsets of a group, by partition."""
+    found = self.admin.list_topics(topic, timeout=_WAIT_SECONDS)
     asked = [
-        confluent_kafka.TopicPartition(topic, number) for number in
-        self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        confluent_kafka.TopicPartition(topic, number)
+        for number in found.topics[topic].partitions
     ]
     # Not the administrative client, see _kafka_cluster.Cluster.committed.
     consumer = confluent_kafka.Consumer({
@@ -230,7 +234,7 @@ class Broker:
     try:
       while True:
         try:
-          found = consumer.committed(asked, timeout=30)
+          found = consumer.committed(asked, timeout=_WAIT_SECONDS)
           return {p.partition: p.offset for p in found if p.offset >= 0}
         except confluent_kafka.KafkaException:
           # The broker still loads its groups, after a start.
@@ -251,11 +255,13 @@ class Broker:
     producer = confluent_kafka.Producer({
         'bootstrap.servers': self.address,
         'linger.ms': 2,
+        # In order, also if a broker that does not lead yet refuses the first.
+        'max.in.flight': 1,
         'log_level': 0,
         **{key.replace('_', '.'): v for key, v in config.items()}
     })
     yield producer
-    if producer.flush(30):
+    if producer.flush(_WAIT_SECONDS):
       raise RuntimeError('The broker did not take all records.')
 
 

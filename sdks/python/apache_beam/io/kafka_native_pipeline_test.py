@@ -340,12 +340,12 @@ class PrismTest(RunnerTests, BrokerTestCase):
     p = self.windows(topic, stop)
     with mock.patch.object(_kafka_tending, 'DISCOVERY_SECONDS', 0.3):
       with self.broker.producer(transactional_id=uuid.uuid4().hex) as producer:
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         with self.running(p):
           producer.begin_transaction()
           for value in values(5):
             producer.produce(topic, value, partition=0)
-          producer.flush(30)
+          producer.flush(120)
           # Not an event but the passing of time is what must not matter.
           time.sleep(6)
           self.assertEqual([], self.lines('counts'))

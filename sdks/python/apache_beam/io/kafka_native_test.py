@@ -349,13 +349,13 @@ class TransactionsTest(KafkaTestCase):
     self.addCleanup(stack.close)
     self.producer = stack.enter_context(
         self.broker.producer(transactional_id=uuid.uuid4().hex))
-    self.producer.init_transactions(30)
+    self.producer.init_transactions(120)
 
   def write(self, what):
     self.producer.begin_transaction()
     for value in what:
       self.producer.produce(self.topic, value, partition=0)
-    self.producer.flush(30)
+    self.producer.flush(120)
 
   def test_aborted_records_are_left_out_and_the_mark_moves_over_them(self):
     self.write(values(3))
@@ -864,7 +864,7 @@ class SecurityTest(KafkaTestCase):
           admin.ResourceType.TOPIC, topic, admin.ResourcePatternType.LITERAL,
           f'User:{USER}', '*', admin.AclOperation.DESCRIBE, permission)
       for future in self.broker.admin.create_acls([binding]).values():
-        future.result(30)
+        future.result(120)
 
     # Once there is a rule for a topic, what none allows is forbidden.
     rule(admin.AclPermissionType.ALLOW)
