@@ -22,8 +22,6 @@ it and what to do. None of them prints a source or its options, which may hold
 credentials.
 """
 
-import math
-
 
 class UnboundedSourceError(Exception):
   """The common base: catch it for anything that goes wrong in the wrapper."""
@@ -71,6 +69,10 @@ class ReaderReusedError(SourceReadError):
   """
 
 
+# The longest delay that a worker can tell its runner.
+_MAX_SECONDS = 315576000000
+
+
 class RetryLater(Exception):
   """To be raised by a source for what will pass: a restart, a full quota.
 
@@ -83,7 +85,7 @@ class RetryLater(Exception):
   after the delay.
 
   Args:
-    seconds: how long to wait; 0 or more.
+    seconds: how long to wait; 0 or more, and at most 10,000 years.
     reason: for the log.
 
   Raises:
@@ -92,9 +94,10 @@ class RetryLater(Exception):
   def __init__(self, seconds: float, reason: str = '') -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
       raise TypeError(f'seconds={seconds!r} must be a number of seconds.')
-    if not 0 <= seconds < math.inf:
+    if not 0 <= seconds <= _MAX_SECONDS:
       raise ValueError(
-          f'seconds={seconds!r} must be a number of seconds, 0 or more.')
+          f'seconds={seconds!r} must be a number of seconds, 0 or more, and at '
+          'most 10,000 years.')
     super().__init__(seconds, reason)
     self.seconds = float(seconds)
     self.reason = reason

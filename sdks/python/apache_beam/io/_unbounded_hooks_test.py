@@ -368,7 +368,7 @@ class RetryLaterTest(JournalTest, unittest.TestCase):
   def test_its_arguments(self):
     self.assertEqual('again in 2.5 s: full', str(RetryLater(2.5, 'full')))
     self.assertEqual('again in 0 s', str(RetryLater(0)))
-    for wrong in (-1, math.nan, math.inf):
+    for wrong in (-1, 1e30, math.nan, math.inf):
       with self.assertRaisesRegex(ValueError, 'seconds='):
         RetryLater(wrong)
     for wrong in (True, '1', None):

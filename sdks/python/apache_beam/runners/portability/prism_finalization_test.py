@@ -37,18 +37,19 @@ COMMITTED: list[int] = []
 
 
 class Positions(RestrictionProvider):
-  """As many positions as the element says."""
-  def initial_restriction(self, element):
-    return OffsetRange(0, element[1])
+  """As many positions as the element says, in one piece."""
+  def split(self, source, positions):
+    return [positions]
 
-  def create_tracker(self, restriction):
-    return OffsetRestrictionTracker(restriction)
+  def restriction_size(self, source, positions):
+    return positions.stop - positions.start
 
-  def restriction_size(self, element, restriction):
-    return restriction.size()
+  def create_tracker(self, positions):
+    return OffsetRestrictionTracker(positions)
 
-  def split(self, element, restriction):
-    yield restriction
+  def initial_restriction(self, source):
+    _, count = source
+    return OffsetRange(0, count)
 
 
 class CommitFn(beam.DoFn):

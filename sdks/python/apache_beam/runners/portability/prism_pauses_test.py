@@ -56,18 +56,19 @@ class Unending(OffsetRestrictionTracker):
 
 
 class Positions(RestrictionProvider):
-  """As many positions as the element says."""
-  def initial_restriction(self, element):
-    return OffsetRange(0, element[1])
+  """As many positions as the element says, in one piece."""
+  def split(self, source, positions):
+    return [positions]
 
-  def create_tracker(self, restriction):
-    return Unending(restriction)
+  def restriction_size(self, source, positions):
+    return positions.stop - positions.start
 
-  def restriction_size(self, element, restriction):
-    return restriction.size()
+  def create_tracker(self, positions):
+    return Unending(positions)
 
-  def split(self, element, restriction):
-    yield restriction
+  def initial_restriction(self, source):
+    _, count = source
+    return OffsetRange(0, count)
 
 
 class TrickleFn(beam.DoFn):
@@ -277,8 +278,8 @@ class AtItsPaceFn(beam.DoFn):
 
 
 class BoundedPositions(Positions):
-  def create_tracker(self, restriction):
-    return OffsetRestrictionTracker(restriction)
+  def create_tracker(self, positions):
+    return OffsetRestrictionTracker(positions)
 
 
 class BoundedFn(beam.DoFn):
@@ -322,8 +323,8 @@ class LostTracker(Unending):
 
 
 class LostPositions(Positions):
-  def create_tracker(self, restriction):
-    return LostTracker(restriction)
+  def create_tracker(self, positions):
+    return LostTracker(positions)
 
 
 class LostFn(beam.DoFn):
