@@ -2,8 +2,10 @@
 
 Run as a program, with a name, a folder, and options of pipelines. What a
 pipeline did is in the folder: `polls` has a line with the time of each poll,
-`marks` a byte for each checkpoint of a bundle, `results.jsonl` a line for
-what was counted of a key; the last line of a key holds.
+`marks` a byte for each checkpoint of a bundle, `readers` a line with the
+position that each reader began at, `finalized` one for each mark that was
+finalized, `results.jsonl` one for what was counted of a key; the last line of
+a key holds.
 """
 
 import argparse
@@ -15,11 +17,14 @@ import time
 import apache_beam as beam
 from apache_beam.coders import FastPrimitivesCoder
 from apache_beam.io import unbounded_source
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.userstate import TimerSpec
 from apache_beam.transforms.userstate import on_timer
+from apache_beam.utils.timestamp import Duration
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
@@ -27,11 +32,20 @@ from apache_beam.utils.timestamp import Timestamp
 START = Timestamp(1700000000)
 
 
+def note(path, text):
+  with open(path, 'a', encoding='utf-8') as notes:
+    notes.write(text)
+
+
 class Mark(unbounded_source.CheckpointMark):
   """How many records were read."""
 
-  def __init__(self, position):
+  def __init__(self, position, folder):
     self.position = position
+    self.folder = folder
+
+  def finalize_checkpoint(self):
+    note(self.folder / 'finalized', f'{self.position}\n')
 
 
 class Numbers(unbounded_source.UnboundedSource):
@@ -45,23 +59,34 @@ class Numbers(unbounded_source.UnboundedSource):
     gate: a file; without it the gate is closed, and if there is no pause,
       there is no record. '' is a gate that is open.
     splits: the splits.
+    patience: seconds to the next poll when a reader has found the gate closed
+      twice; None: the poll interval.
   """
 
   def __init__(
-      self, folder, name='', count=None, pause=0.0, gate='', splits=()):
+      self,
+      folder,
+      name='',
+      count=None,
+      pause=0.0,
+      gate='',
+      splits=(),
+      patience=None):
     self.folder = pathlib.Path(folder)
     self.name = name
     self.count = count
     self.pause = pause
     self.gate = gate
     self.splits = splits
+    self.patience = patience
 
   def split(self, desired_num_splits, options=None):
     return list(self.splits) or [self]
 
   def create_reader(self, options, checkpoint_mark):
-    return NumbersReader(self, checkpoint_mark.position if checkpoint_mark
-                         else 0)
+    position = checkpoint_mark.position if checkpoint_mark else 0
+    note(self.folder / 'readers', f'{position}\n')
+    return NumbersReader(self, position)
 
   def get_checkpoint_mark_coder(self):
     return FastPrimitivesCoder()
@@ -73,6 +98,7 @@ class NumbersReader(unbounded_source.UnboundedReader):
   def __init__(self, source, position):
     self.source = source
     self.position = position
+    self.polls = 0
 
   def start(self):
     return self.advance()
@@ -83,7 +109,8 @@ class NumbersReader(unbounded_source.UnboundedReader):
       return False
     if source.gate and not pathlib.Path(source.gate).exists():
       if not source.pause:
-        self._note('polls', f'{time.time():.6f}\n')
+        self.polls += 1
+        note(source.folder / 'polls', f'{time.time():.6f}\n')
         return False
       time.sleep(source.pause)
     self.position += 1
@@ -104,13 +131,12 @@ class NumbersReader(unbounded_source.UnboundedReader):
       return MAX_TIMESTAMP
     return START + self.position if self.position else MIN_TIMESTAMP
 
-  def get_checkpoint_mark(self):
-    self._note('marks', '.')
-    return Mark(self.position)
+  def next_poll_delay(self):
+    return self.source.patience if self.polls > 1 else None
 
-  def _note(self, file, text):
-    with open(self.source.folder / file, 'a', encoding='utf-8') as notes:
-      notes.write(text)
+  def get_checkpoint_mark(self):
+    note(self.source.folder / 'marks', '.')
+    return Mark(self.position, self.source.folder)
 
 
 class Count(beam.DoFn):
@@ -139,8 +165,7 @@ class Count(beam.DoFn):
       key=beam.DoFn.KeyParam,
       counted=beam.DoFn.StateParam(COUNTED)):
     line = json.dumps([key, *counted.read()])
-    with open(self.folder / 'results.jsonl', 'a', encoding='utf-8') as out:
-      out.write(line + '\n')
+    note(self.folder / 'results.jsonl', line + '\n')
 
 
 def expected(count):
@@ -152,23 +177,28 @@ def expected(count):
   ]
 
 
-BUSY = 60000
+BUSY = 150000
 WAITING = 500
 # Longer than it takes Flink to go on after a process was killed.
-WAIT_SECONDS = 45
+PATIENCE = 75
 
 
 def busy_and_waiting(folder):
-  """One split reads all the time, one waits for the gate to be opened."""
+  """One split reads all the time, one waits for the gate to be opened.
+
+  It is asked again soon, by itself, and then not for long: its residual is
+  that of a bundle in the midst of those of the busy split.
+  """
   gate = str(folder / 'gate')
   splits = [
       Numbers(folder, 'busy', BUSY, 0.001, gate),
-      Numbers(folder, 'waiting', WAITING, gate=gate),
+      Numbers(folder, 'waiting', WAITING, gate=gate, patience=PATIENCE),
   ]
   return unbounded_source.ReadFromUnboundedSource(
       Numbers(folder, splits=splits),
-      poll_interval=WAIT_SECONDS,
-      max_records_per_bundle=100)
+      poll_interval=2,
+      max_records_per_bundle=1000,
+      max_read_time_seconds=0.1)
 
 
 def endless(folder):
@@ -177,16 +207,50 @@ def endless(folder):
       Numbers(folder, 'endless'), max_records_per_bundle=20)
 
 
-def polled(folder):
-  """Has nothing, and is asked again each half second."""
+class Offsets(beam.RestrictionProvider):
+  """Offsets without an end in sight."""
+
+  def initial_restriction(self, element):
+    return OffsetRange(0, 10**12)
+
+  def create_tracker(self, restriction):
+    return OffsetRestrictionTracker(restriction)
+
+  def restriction_size(self, element, restriction):
+    return 1
+
+
+class Deferring(beam.DoFn):
+  """Has nothing, and asks to be asked again after half a second."""
+
+  def __init__(self, folder):
+    self.folder = folder
+
+  @beam.DoFn.unbounded_per_element()
+  def process(
+      self, element, tracker=beam.DoFn.RestrictionParam(Offsets())):
+    if tracker.try_claim(tracker.current_restriction().start):
+      note(self.folder / 'polls', f'{time.time():.6f}\n')
+      tracker.defer_remainder(Duration(0.5))
+    return ()
+
+
+def deferred(folder):
+  return beam.Impulse() | beam.ParDo(Deferring(folder))
+
+
+def finalized(folder):
+  """Is finalized; its bundles are short."""
   return unbounded_source.ReadFromUnboundedSource(
-      Numbers(folder, 'polled', gate=str(folder / 'gate')), poll_interval=0.5)
+      Numbers(folder, 'finalized', pause=0.001, gate=str(folder / 'gate')),
+      max_records_per_bundle=20)
 
 
 READS = {
     'busy_and_waiting': busy_and_waiting,
     'endless': endless,
-    'polled': polled,
+    'deferred': deferred,
+    'finalized': finalized,
 }
 
 

@@ -28,15 +28,15 @@ def test_residual_that_waits_survives_a_killed_task_manager(run):
   the other waits as a residual of before it.
   """
   running = run('busy_and_waiting')
-  running.wait('the first poll', lambda: running.count('polls'), 120)
-  running.wait('bundles', lambda: running.count('marks') > 20, 120)
+  running.wait('the second poll', lambda: running.count('polls') > 20, 120)
   running.wait_for_checkpoint()
   killed = running.cluster.kill('task-manager')
   restored_from = running.wait(
       'the job to be restored', lambda: running.cluster.rest().checkpoints(
           running.job)['latest']['restored'], 120)
   before = running.count('marks')
-  running.wait('more bundles', lambda: running.count('marks') > before + 5, 120)
+  running.wait(
+      'more bundles', lambda: running.count('marks') > before + 100, 120)
   (running.folder / 'gate').touch()
   running.wait('both splits', lambda: len(_results(running)) == 2, 120)
   assert killed.startswith('task-manager-') and restored_from
@@ -59,9 +59,9 @@ def test_checkpoints_are_as_small_later_as_they_were_before(run):
   assert sizes[1] < 1.5 * sizes[0]
 
 
-def test_poll_interval_below_a_second_is_kept(run):
-  """A source that has nothing is asked each half second, no more, no less."""
-  running = run('polled')
+def test_delay_below_a_second_is_kept(run):
+  """What asks to be resumed after half a second is resumed then."""
+  running = run('deferred')
   running.wait('the first polls', lambda: running.count('polls') > 100, 120)
   begin = time.time()
   time.sleep(6)
@@ -69,4 +69,4 @@ def test_poll_interval_below_a_second_is_kept(run):
   times = [t for t in map(float, lines) if t >= begin]
   gaps = [b - a for a, b in zip(times, times[1:])]
   print('gaps:', gaps)
-  assert 0.5 <= statistics.median(gaps) <= 0.55
+  assert 0.495 <= statistics.median(gaps) <= 0.55
