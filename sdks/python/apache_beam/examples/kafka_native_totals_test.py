@@ -118,7 +118,7 @@ class TotalsTest(BrokerTestCase):
     rejected = sorted(
         json.loads(r.value)['where'] for r in self.written(self.rejected))
     self.assertEqual([f'{self.orders}-0@3', f'{self.orders}-1@1'], rejected)
-    self.assertEqual({0: 4, 1: 2}, self.broker.committed(group, self.orders))
+    self.assert_committed({0: 4, 1: 2}, group, self.orders)
 
   def test_fails_if_the_sums_cannot_be_written(self):
     """Rather than lose them: the runner keeps what they are made of."""

@@ -281,6 +281,15 @@ class BrokerTestCase(unittest.TestCase):
   def stop_broker(cls) -> None:
     BrokerTestCase.broker.stop()
 
+  def assert_committed(
+      self, expected: dict[int, int], group: str, topic: str) -> None:
+    """Holds at last: a runner may finalize behind the end of a pipeline."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while (self.broker.committed(group, topic) != expected and
+           time.monotonic() < deadline):
+      time.sleep(0.1)
+    self.assertEqual(expected, self.broker.committed(group, topic))
+
 
 class EndingSource(KafkaSource):
   """Ends, as tests have to: when its partitions have been read so far.

@@ -195,7 +195,7 @@ class RunnerTests:
     group = uuid.uuid4().hex
     with self.pipeline() as p:
       _ = p | self.read(topic, ends, group_id=group, max_records_per_bundle=30)
-    self.assertEqual({0: 100, 1: 100}, self.broker.committed(group, topic))
+    self.assert_committed({0: 100, 1: 100}, group, topic)
 
   def test_nothing_is_committed_if_the_pipeline_cannot_work(self):
     """Case B67: a DoFn downstream whose setup raises."""
