@@ -215,7 +215,8 @@ class Check:
         ran.append(name)
         self.counts += result.counts
         problems += result.problems
-        console.note(f'  {name}: {result.counts}')
+        said = '; '.join((str(result.counts), *result.notes))
+        console.note(f'  {name}: {said}')
       if not ran:
         problems.append(
             Problem(

@@ -62,6 +62,13 @@ class Events:
   def failed_of(self, package: str) -> list[str]:
     return [t for t in self.failed() if t.startswith(f'{package}::')]
 
+  def raced(self, package: str) -> bool:
+    """Whether the race detector spoke up in a package."""
+    return any(
+        'WARNING: DATA RACE' in line
+        for name, output in self.outputs.items()
+        if name.split('::')[0] == package for line in output)
+
   def failed_packages(self) -> list[str]:
     return [p for p, state in self.packages.items() if state == 'failed']
 
@@ -210,17 +217,31 @@ def run(module: Module, packages: Sequence[str], name: str) -> pytests.Result:
 
 
 def run_patiently(
-    module: Module, base: Module, packages: Sequence[str],
-    name: str) -> pytests.Result:
-  """Runs tests that are not ours, some of which depend on the machine.
+    module: Module,
+    base: Module,
+    packages: Sequence[str],
+    name: str,
+    *,
+    races: bool) -> pytests.Result:
+  """Runs tests, some of which depend on how busy the machine is.
 
   What fails is tried once more, alone: the test, or its whole package if that
   broke off. What fails again is tried on the base: what fails there too is no
   fault of the series, and counts as skipped. Both are told.
+
+  Args:
+    module: the base with the series.
+    base: the base without it.
+    packages: whose tests to run.
+    name: what logs and problems are named for.
+    races: whether to try again where a race was found. It is one even if it
+      does not show the next time.
   """
   events = module.test(packages, name)
   failed = events.failed()
   for package in events.failed_packages():
+    if not races and events.raced(package):
+      continue
     whole = package in events.broken_off
     tests = [] if whole else events.failed_of(package)
     again = module.test([package], _log_name(name, 'again', package),

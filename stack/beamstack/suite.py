@@ -425,9 +425,13 @@ class Suite:
   def our_go_tests(self) -> Outcome:
     """With the race detector, wherever there is a C compiler to link it."""
     race = gotests.can_race()
-    module = gotests.lay_out(self.space, self.series, race=race)
     outcome = from_result(
-        gotests.run(module, self.go_packages()[0], 'our-go-tests'))
+        gotests.run_patiently(
+            gotests.lay_out(self.space, self.series, race=race),
+            gotests.lay_out(self.space, self.series.prefix(0), race=race),
+            self.go_packages()[0],
+            'our-go-tests',
+            races=False))
     said = 'with -race' if race else 'without -race: no C compiler'
     return dataclasses.replace(outcome, details=f'{outcome.details}; {said}')
 
@@ -443,7 +447,8 @@ class Suite:
             module,
             gotests.lay_out(self.space, self.series.prefix(0), race=race),
             [package for package in others if package not in ours],
-            'upstream-go-tests'))
+            'upstream-go-tests',
+            races=True))
 
   def wheel_for(self, python: str) -> Outcome:
     path = pythons.dev_wheel(

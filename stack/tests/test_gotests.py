@@ -121,7 +121,8 @@ def test_a_name_that_only_ends_alike_does_not_stand_in():
 def patiently(module, tmp_path, *packages):
   base = a_module(tmp_path, 'base')
   write(base, 'a', GOOD + BAD)
-  return gotests.run_patiently(module, base, packages or ['./go/a'], 'name')
+  return gotests.run_patiently(
+      module, base, packages or ['./go/a'], 'name', races=False)
 
 
 def test_what_fails_once_passes_and_is_told(module, tmp_path):
@@ -175,6 +176,30 @@ def test_a_race_is_found_with_the_detector_alone(module):
   racing = gotests.Module(module.folder, module.logs, race=True)
   [what] = whats(gotests.run(racing, ['./go/a'], 'name'))
   assert 'race detected' in what
+
+
+RACE = (
+    'n := 0\n\t\tdone := make(chan bool)\n'
+    '\t\tgo func() { n++; close(done) }()\n\t\tn++\n\t\t<-done')
+
+
+@pytest.mark.skipif(not gotests.can_race(), reason='there is no C compiler')
+@pytest.mark.parametrize('races', [True, False])
+def test_a_race_is_tried_again_only_where_it_may_be(module, tmp_path, races):
+  write(module, 'a', go_test('Shy', ONCE % RACE), 'os')
+  base = a_module(tmp_path, 'base')
+  write(base, 'a', GOOD)
+  result = gotests.run_patiently(
+      gotests.Module(module.folder, module.logs, race=True),
+      gotests.Module(base.folder, base.logs, race=True), ['./go/a'],
+      'name',
+      races=races)
+  if races:
+    assert result.notes == ('a.TestShy passed when tried again', )
+    assert result.problems == []
+  else:
+    [what] = whats(result)
+    assert 'race detected' in what
 
 
 def test_lines_that_are_no_events_are_kept():
