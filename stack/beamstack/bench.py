@@ -14,6 +14,7 @@ from beamstack.workspace import Workspace
 # Their scripts. None has the name of a client library, which it would hide.
 SUBJECTS = {
     'kafka': 'kafka.py',
+    'prism': 'prism.py',
     'redis': 'redis_streams.py',
     'unbounded': 'unbounded.py',
     'watch': 'watch.py',
@@ -46,6 +47,14 @@ def command(
         str(ours), str(script), '--ours', str(ours), '--redis-server',
         str(server), '--out', str(space.root / 'benchmarks' / 'results'),
         *arguments
+    ]
+  if subject == 'prism':
+    base = gobuild.prism(space, series.prefix(0), pins, 'prism-base')
+    prism = gobuild.prism(space, series, pins, 'prism')
+    return [
+        str(ours), str(script), '--ours', str(ours), '--base', str(base),
+        '--prism', str(prism), '--out',
+        str(space.root / 'benchmarks' / 'results'), *arguments
     ]
   rival = pythons.with_stock(space, pins, pins.newer[-1])
   prism = gobuild.prism(space, series.prefix(0), pins, 'prism-base')

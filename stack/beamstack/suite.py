@@ -365,8 +365,9 @@ class Suite:
         tuple(problems))
 
   def benchmark_drivers(self) -> Outcome:
-    """The tests of the benchmarks themselves; nothing is measured."""
+    """The tests of the benchmarks themselves, and a soak of one minute."""
     folder = self.space.root / 'benchmarks'
+    prism = self.space.dist / 'prism'
     return from_result(
         pytests.run(
             self.dev_python(), [str(folder)],
@@ -374,6 +375,7 @@ class Suite:
             logs=self.space.logs,
             cwd=folder,
             rootdir=folder,
+            env={'PRISM_LOCATION': str(prism)} if prism.is_file() else None,
             expected=sorted(path.stem for path in folder.glob('*_test.py'))))
 
   def documentation(self) -> Outcome:
