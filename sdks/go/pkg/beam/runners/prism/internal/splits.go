@@ -66,8 +66,9 @@ func (a *splitAsks) useful(report map[string]int64, elements int) bool {
 	if !a.seen || index != a.index {
 		a.seen, a.index, a.count = true, index, count
 		if index == 0 {
-			// The element itself is counted; what is more, came out of it.
-			a.count = min(count, 1)
+			// The element itself counts; what is more, came out of it. A first
+			// report may know of neither.
+			a.count = 1
 		}
 	}
 	if report[jobservices.UnknownProgress] > 0 {

@@ -93,6 +93,9 @@ func (em *ElementManager) keepResiduals(ss *stageState, unprocessed []element) i
 	em.refreshCond.L.Lock()
 	defer em.refreshCond.L.Unlock()
 	now := em.processingTimeNow()
+	if em.clockRuns() && em.config.EnableRTC {
+		now++ // A fraction of a millisecond has been cut off.
+	}
 	ready, times := ss.park(unprocessed, now)
 	for _, t := range times {
 		em.processTimeEvents.Schedule(t, ss.ID)
@@ -121,9 +124,8 @@ func (ss *stageState) park(unprocessed []element, now mtime.Time) ([]element, []
 	return ready, times
 }
 
-// dueAt is the first millisecond at which a delay is over. The clock of the
-// runner has cut its own fraction of a millisecond off, so a delay with a
-// fraction is rounded up: nothing resumes too early.
+// dueAt is the first millisecond at which a delay is over: nothing resumes too
+// early, so a fraction counts up.
 func dueAt(now mtime.Time, delay time.Duration) mtime.Time {
 	millis := delay.Milliseconds()
 	if delay > time.Duration(millis)*time.Millisecond {
@@ -190,13 +192,15 @@ func (ss *stageState) outputEstimate() mtime.Time {
 	return bound
 }
 
-// waitsForClock tells whether the job has only to wait for a clock that goes
-// on by itself. That of a TestStream does not, before its last event.
+// clockRuns tells whether processing time goes on by itself. That of a
+// TestStream does not, before its last event.
+func (em *ElementManager) clockRuns() bool {
+	return em.testStreamHandler == nil || em.testStreamHandler.completed
+}
+
+// waitsForClock tells whether the job has only to wait for its clock.
 //
 // Callers must hold em.refreshCond.L.
 func (em *ElementManager) waitsForClock() bool {
-	if em.testStreamHandler != nil && !em.testStreamHandler.completed {
-		return false
-	}
-	return len(em.processTimeEvents.events) > 0
+	return em.clockRuns() && len(em.processTimeEvents.events) > 0
 }
