@@ -10,6 +10,7 @@ import tempfile
 from beamstack import bases
 from beamstack import console
 from beamstack import fetch
+from beamstack import flinkconf
 from beamstack import maven
 from beamstack import overlay
 from beamstack import parts
@@ -178,8 +179,9 @@ def run_tests(
     jars = [folder / 'classes', *class_path(space)]
     code, output = processes.run(
         [
-            processes.find_tool('java'), _class_path_file(folder, jars),
-            CONSOLE, 'execute', '--disable-banner', '--details=tree',
+            processes.find_tool('java'), *flinkconf.JAVA_OPTIONS,
+            _class_path_file(folder, jars), CONSOLE, 'execute',
+            '--include-engine=junit-vintage', '--disable-banner', '--details=tree',
             '--disable-ansi-colors', f'--reports-dir={folder / "reports"}',
             *(f'--select-class={one}' for one in classes)
         ],

@@ -1,5 +1,6 @@
 """A Flink cluster for the tests of this folder, and pipelines on it."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -13,6 +14,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 # pylint: disable=wrong-import-position
 from beamstack import cluster as clusters
 from beamstack import flinkconf
+from beamstack import flinkrest
 from beamstack import processes
 
 
@@ -26,7 +28,7 @@ _ENVIRONMENT = {
 class Running:
   """A pipeline that runs on a cluster."""
 
-  def __init__(self, cluster, pool, read, folder, *options):
+  def __init__(self, cluster, pool, read, folder, *options, **more):
     self.cluster = cluster
     self.folder = folder
     self.log = folder / 'pipeline.log'
@@ -35,7 +37,8 @@ class Running:
       self._child = subprocess.Popen(
           [
               sys.executable, HERE / 'pipelines.py', read, folder,
-              *flinkconf.pipeline_options(cluster.settings(), pool), *options
+              *flinkconf.pipeline_options(cluster.settings(), pool, **more),
+              *options
           ],
           stdout=log,
           stderr=subprocess.STDOUT,
@@ -56,6 +59,14 @@ class Running:
     """The latest completed checkpoint; None if there is none yet."""
     return self.cluster.rest().checkpoints(
         self.job)['latest']['completed']
+
+  def results(self):
+    """What was counted, by key."""
+    path = self.folder / 'results.jsonl'
+    if not path.exists():
+      return {}
+    lines = (json.loads(line) for line in path.read_text().splitlines())
+    return {key: counted for key, *counted in lines}
 
   def count(self, file):
     path = self.folder / file
@@ -84,11 +95,12 @@ class Running:
 
   def end(self):
     try:
-      if self.cluster.rest().job(self.job)['state'] != 'FAILED':
-        self.cluster.rest().cancel(self.job)
-      self.wait(
-          'the job to end', lambda: self.cluster.rest().job(self.job)['state']
-          in ('CANCELED', 'FINISHED', 'FAILED'), 60)
+      rest = self.cluster.rest()
+      if rest.job(self.job)['state'] not in flinkrest.ENDED:
+        rest.cancel(self.job)
+      rest.wait(
+          'the job to end', lambda rest: rest.job(self.job)['state'] in
+          flinkrest.ENDED, 60)
     finally:
       processes.end(self._child)
 
@@ -151,8 +163,8 @@ def run(cluster, pool, tmp_path):
   """Runs a pipeline, and ends it with the test."""
   started = []
 
-  def start(read, *options):
-    running = Running(cluster, pool, read, tmp_path, *options)
+  def start(read, *options, **more):
+    running = Running(cluster, pool, read, tmp_path, *options, **more)
     started.append(running)
     return running
 

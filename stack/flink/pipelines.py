@@ -25,7 +25,6 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.userstate import TimerSpec
 from apache_beam.transforms.userstate import on_timer
 from apache_beam.utils.timestamp import Duration
-from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 
@@ -49,39 +48,19 @@ class Mark(unbounded_source.CheckpointMark):
 
 
 class Numbers(unbounded_source.UnboundedSource):
-  """(name, 0), (name, 1), … up to a count.
+  """('number', 0), ('number', 1), … without an end, in one split.
 
   Args:
     folder: where to note what is done.
-    name: of this split; '' makes one split for each of `splits`.
-    count: of records; None goes on for ever.
-    pause: seconds between records until the gate is open.
-    gate: a file; without it the gate is closed, and if there is no pause,
-      there is no record. '' is a gate that is open.
-    splits: the splits.
-    patience: seconds to the next poll when a reader has found the gate closed
-      twice; None: the poll interval.
+    pause: seconds between records.
   """
 
-  def __init__(
-      self,
-      folder,
-      name='',
-      count=None,
-      pause=0.0,
-      gate='',
-      splits=(),
-      patience=None):
-    self.folder = pathlib.Path(folder)
-    self.name = name
-    self.count = count
+  def __init__(self, folder, pause=0.0):
+    self.folder = folder
     self.pause = pause
-    self.gate = gate
-    self.splits = splits
-    self.patience = patience
 
   def split(self, desired_num_splits, options=None):
-    return list(self.splits) or [self]
+    return [self]
 
   def create_reader(self, options, checkpoint_mark):
     position = checkpoint_mark.position if checkpoint_mark else 0
@@ -98,41 +77,23 @@ class NumbersReader(unbounded_source.UnboundedReader):
   def __init__(self, source, position):
     self.source = source
     self.position = position
-    self.polls = 0
 
   def start(self):
     return self.advance()
 
   def advance(self):
-    source = self.source
-    if self._is_done():
-      return False
-    if source.gate and not pathlib.Path(source.gate).exists():
-      if not source.pause:
-        self.polls += 1
-        note(source.folder / 'polls', f'{time.time():.6f}\n')
-        return False
-      time.sleep(source.pause)
+    time.sleep(self.source.pause)
     self.position += 1
     return True
 
-  def _is_done(self):
-    return (
-        self.source.count is not None and self.position >= self.source.count)
-
   def get_current(self):
-    return self.source.name, self.position - 1
+    return 'number', self.position - 1
 
   def get_current_timestamp(self):
     return START + self.position
 
   def get_watermark(self):
-    if self._is_done():
-      return MAX_TIMESTAMP
     return START + self.position if self.position else MIN_TIMESTAMP
-
-  def next_poll_delay(self):
-    return self.source.patience if self.polls > 1 else None
 
   def get_checkpoint_mark(self):
     note(self.source.folder / 'marks', '.')
@@ -177,34 +138,10 @@ def expected(count):
   ]
 
 
-BUSY = 150000
-WAITING = 500
-# Longer than it takes Flink to go on after a process was killed.
-PATIENCE = 75
-
-
-def busy_and_waiting(folder):
-  """One split reads all the time, one waits for the gate to be opened.
-
-  It is asked again soon, by itself, and then not for long: its residual is
-  that of a bundle in the midst of those of the busy split.
-  """
-  gate = str(folder / 'gate')
-  splits = [
-      Numbers(folder, 'busy', BUSY, 0.001, gate),
-      Numbers(folder, 'waiting', WAITING, gate=gate, patience=PATIENCE),
-  ]
-  return unbounded_source.ReadFromUnboundedSource(
-      Numbers(folder, splits=splits),
-      poll_interval=2,
-      max_records_per_bundle=1000,
-      max_read_time_seconds=0.1)
-
-
 def endless(folder):
   """Checkpoints itself as often as it can."""
   return unbounded_source.ReadFromUnboundedSource(
-      Numbers(folder, 'endless'), max_records_per_bundle=20)
+      Numbers(folder), max_records_per_bundle=20)
 
 
 class Offsets(beam.RestrictionProvider):
@@ -235,6 +172,62 @@ class Deferring(beam.DoFn):
     return ()
 
 
+BUSY = 100000
+WAITING = 500
+BUNDLE_SECONDS = 0.1
+SOON = 2
+# Longer than it takes Flink to go on after a process was killed.
+LATER = 75
+
+
+class Halves(Offsets):
+  """Two restrictions of one element: one to be read, one that waits."""
+
+  def initial_restriction(self, element):
+    return OffsetRange(0, BUSY + WAITING)
+
+  def split(self, element, restriction):
+    yield OffsetRange(0, BUSY)
+    yield OffsetRange(BUSY, BUSY + WAITING)
+
+
+class ReadHalves(beam.DoFn):
+  """Gives ('busy', n) all the time, ('waiting', n) when the gate is open.
+
+  What waits is resumed soon, by itself, and then not for long: its residual is
+  that of a bundle in the midst of those of the busy half.
+  """
+
+  def __init__(self, folder):
+    self.folder = folder
+    self.polls = 0
+
+  @beam.DoFn.unbounded_per_element()
+  def process(self, element, tracker=beam.DoFn.RestrictionParam(Halves())):
+    position = tracker.current_restriction().start
+    is_open = (self.folder / 'gate').exists()
+    waits = position >= BUSY
+    if waits and not is_open:
+      self.polls += 1
+      note(self.folder / 'polls', f'{time.time():.6f}\n')
+      tracker.defer_remainder(Duration(SOON if self.polls == 1 else LATER))
+      return
+    note(self.folder / 'marks', '.')
+    end = time.monotonic() + BUNDLE_SECONDS
+    while tracker.try_claim(position):
+      yield ('waiting', position - BUSY) if waits else ('busy', position)
+      position += 1
+      if not is_open:
+        time.sleep(0.001)
+      if time.monotonic() > end:
+        tracker.defer_remainder()
+        return
+
+
+def busy_and_waiting(folder):
+  return beam.Impulse() | beam.ParDo(ReadHalves(folder))
+
+
 def deferred(folder):
   return beam.Impulse() | beam.ParDo(Deferring(folder))
 
@@ -242,14 +235,20 @@ def deferred(folder):
 def finalized(folder):
   """Is finalized; its bundles are short."""
   return unbounded_source.ReadFromUnboundedSource(
-      Numbers(folder, 'finalized', pause=0.001, gate=str(folder / 'gate')),
-      max_records_per_bundle=20)
+      Numbers(folder, pause=0.001), max_records_per_bundle=20)
+
+
+def one(folder):
+  """A single element, and then nothing more."""
+  del folder
+  return beam.Impulse() | beam.Map(lambda _: ('one', 1))
 
 
 READS = {
     'busy_and_waiting': busy_and_waiting,
     'endless': endless,
     'deferred': deferred,
+    'one': one,
     'finalized': finalized,
 }
 

@@ -21,6 +21,11 @@ def test_nothing_beyond_the_restored_position_is_finalized(run):
   running.wait(
       'finalized marks', lambda: len(_lines(running, 'finalized')) > 30, 120)
   running.wait_for_checkpoint()
+  # Those of a checkpoint that has just completed; the next is not under way.
+  known = len(_lines(running, 'finalized'))
+  running.wait(
+      'more finalized marks',
+      lambda: len(_lines(running, 'finalized')) > known, 120)
   running.cluster.kill('task-manager')
   # The worker of the one that was killed can only end what it has begun.
   readers = len(_lines(running, 'readers'))
