@@ -24,6 +24,7 @@ import _unbounded_case
 import _unbounded_probe
 import apache_beam as beam
 from apache_beam.io import unbounded_source
+from apache_beam.options.pipeline_options import PortableOptions
 from apache_beam.transforms import trigger
 from apache_beam.transforms.window import GlobalWindows
 # pylint: enable=wrong-import-position
@@ -221,7 +222,10 @@ def soak(case):
   sources = (
       probe.Trickle('first', 1, seconds, pause),
       probe.Trickle('second', 1.7, seconds, pause))
-  pipeline = beam.Pipeline(options=_unbounded_case.pipeline_options(case))
+  options = _unbounded_case.pipeline_options(case)
+  # Else the runner gives up on the job after five minutes.
+  options.view_as(PortableOptions).job_server_timeout = 2 * seconds + 300
+  pipeline = beam.Pipeline(options=options)
   for source in sources:
     records = trickle(pipeline, source, 0.1)
     for consumer in consumers[source.name]:

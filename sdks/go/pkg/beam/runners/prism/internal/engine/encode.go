@@ -140,6 +140,13 @@ func encodeBlocks(info PColInfo, es []element) ([]*Block, int) {
 	return blocks, data
 }
 
+// inputBlocks encodes all that a bundle of the stage has in progress.
+func (ss *stageState) inputBlocks(bundleID string, info PColInfo) ([]*Block, int) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return encodeBlocks(info, ss.inprogress[bundleID].es)
+}
+
 // Joined returns the block's bytes as one slice, which is not to be changed.
 func (b *Block) Joined() []byte {
 	if len(b.Bytes) == 1 {
