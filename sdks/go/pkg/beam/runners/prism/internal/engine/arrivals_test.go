@@ -173,39 +173,12 @@ func TestArrivals_SideInputs(t *testing.T) {
 		em.AddStage("join", []string{"records"}, nil,
 			[]LinkID{{Transform: "join", Local: "table", Global: "table"}})
 	})
-	// Both begin with the same element; which comes first is open.
-	rb := j.pick("side")
+	rb := j.next("side")
 	j.record(1, "a0", soon)
 	j.record(1, "a1", time.Minute)
 	j.quiet(100 * time.Millisecond) // The table is not there yet.
 	j.done(rb, map[string][][]byte{"table": {encoded(0, "row")}}, paused(time.Minute))
 	j.done(j.expect("join", "[a0 a1]"), nil)
-}
-
-// pick is the first bundle of a stage; bundles of others are put off.
-func (j *job) pick(stage string) RunBundle {
-	j.t.Helper()
-	ahead := make(chan RunBundle, 8)
-	for {
-		rb := <-j.bundles
-		if rb.StageID != stage {
-			ahead <- rb
-			continue
-		}
-		all := make(chan RunBundle)
-		rest := j.bundles
-		j.bundles = all
-		go func() {
-			for len(ahead) > 0 {
-				all <- <-ahead
-			}
-			for rb := range rest {
-				all <- rb
-			}
-			close(all)
-		}()
-		return rb
-	}
 }
 
 // A pipeline that never checkpoints itself has no eager stage, though parts
@@ -235,7 +208,7 @@ func TestArrivals_DownstreamOnly(t *testing.T) {
 		em.AddStage("join", []string{"table"}, nil,
 			[]LinkID{{Transform: "join", Local: "totals", Global: "totals"}})
 	})
-	rb := j.pick("source")
+	rb := j.next("source")
 	j.done(rb, nil, paused(time.Minute))
 	want := map[string]bool{"source": true, "sums": true, "sink": true, "join": true}
 	for id, ss := range j.em.stages {

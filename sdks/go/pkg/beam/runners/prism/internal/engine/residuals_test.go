@@ -36,6 +36,7 @@ type job struct {
 	t       *testing.T
 	em      *ElementManager
 	bundles <-chan RunBundle
+	ahead   []RunBundle // They came before one of another stage was asked for.
 }
 
 // oneByte is the coding of all elements here: the first byte is the length of
@@ -98,30 +99,41 @@ func start(t *testing.T, config Config, build func(em *ElementManager)) *job {
 	bundles := em.Bundles(ctx, fail, func() string {
 		return fmt.Sprint("bundle", id.Add(1))
 	})
-	return &job{t, em, bundles}
+	return &job{t: t, em: em, bundles: bundles}
 }
 
-// next is the next bundle, which must come within seconds.
+// next is the next bundle of a stage, which must come within seconds.
 func (j *job) next(stage string) RunBundle {
 	j.t.Helper()
-	select {
-	case rb, ok := <-j.bundles:
-		if !ok {
-			j.t.Fatalf("the job ended, a bundle of %v was expected", stage)
+	for i, rb := range j.ahead {
+		if rb.StageID == stage {
+			j.ahead = append(j.ahead[:i:i], j.ahead[i+1:]...)
+			return rb
 		}
-		if rb.StageID != stage {
-			j.t.Fatalf("a bundle of %v came, one of %v was expected", rb.StageID, stage)
-		}
-		return rb
-	case <-time.After(10 * time.Second):
-		j.t.Fatalf("no bundle of %v came\n%v", stage, j.em.DumpStages())
 	}
-	panic("not reached")
+	timeout := time.After(10 * time.Second)
+	for {
+		select {
+		case rb, ok := <-j.bundles:
+			if !ok {
+				j.t.Fatalf("the job ended, a bundle of %v was expected", stage)
+			}
+			if rb.StageID == stage {
+				return rb
+			}
+			j.ahead = append(j.ahead, rb)
+		case <-timeout:
+			j.t.Fatalf("no bundle of %v came\n%v", stage, j.em.DumpStages())
+		}
+	}
 }
 
 // quiet checks that no bundle comes for a while, and that the job goes on.
 func (j *job) quiet(d time.Duration) {
 	j.t.Helper()
+	if len(j.ahead) > 0 {
+		j.t.Fatalf("unexpected bundle of %v", j.ahead[0].StageID)
+	}
 	select {
 	case rb, ok := <-j.bundles:
 		if !ok {
@@ -135,6 +147,9 @@ func (j *job) quiet(d time.Duration) {
 // ends checks that the job has ended.
 func (j *job) ends() {
 	j.t.Helper()
+	if len(j.ahead) > 0 {
+		j.t.Fatalf("a bundle of %v was left", j.ahead[0].StageID)
+	}
 	select {
 	case rb, ok := <-j.bundles:
 		if ok {
@@ -182,10 +197,10 @@ func TestResiduals_Delay(t *testing.T) {
 	})
 	rb := j.next("source")
 	begin := time.Now()
-	j.done(rb, nil, Residual{Element: encoded(0, "rest"), Delay: 400 * time.Millisecond})
+	j.done(rb, nil, Residual{Element: encoded(0, "rest"), Delay: 1500 * time.Millisecond})
 	j.quiet(200 * time.Millisecond)
 	rb = j.next("source")
-	if waited := time.Since(begin); waited < 400*time.Millisecond {
+	if waited := time.Since(begin); waited < 1500*time.Millisecond {
 		t.Errorf("resumed after %v, before its delay", waited)
 	}
 	if got := fmt.Sprint(j.values(rb)); got != "[rest]" {
@@ -200,8 +215,8 @@ func TestResiduals_EachWaitsForItself(t *testing.T) {
 		em.AddStage("source", []string{"start"}, []string{"records"}, nil)
 	})
 	j.done(j.next("source"), nil,
-		Residual{Element: encoded(0, "slow"), Delay: 500 * time.Millisecond},
-		Residual{Element: encoded(0, "soon"), Delay: 100 * time.Millisecond},
+		Residual{Element: encoded(0, "slow"), Delay: 2 * time.Second},
+		Residual{Element: encoded(0, "soon"), Delay: 500 * time.Millisecond},
 		Residual{Element: encoded(0, "now")})
 	for _, want := range []string{"[now]", "[soon]", "[slow]"} {
 		rb := j.next("source")
@@ -259,7 +274,7 @@ func TestResiduals_HoldTheWatermarks(t *testing.T) {
 	})
 	source := j.em.stages["source"]
 	j.done(j.next("source"), map[string][][]byte{"records": {encoded(5, "a1")}},
-		Residual{Element: encoded(0, "slow"), Delay: 300 * time.Millisecond, Hold: at(10)},
+		Residual{Element: encoded(0, "slow"), Delay: 2 * time.Second, Hold: at(10)},
 		Residual{Element: encoded(0, "fast"), Hold: at(20)})
 	rb := j.next("source")
 	if got := source.OutputWatermark(); got != 10 {
