@@ -67,17 +67,19 @@ def plan(sizes, runners, timestamps) -> list[Case]:
   return cases
 
 
-def run_case(case, pythons, prism, timeout_s):
+def run_case(case, pythons, prisms, timeout_s):
   """Measures `case` and returns it and its figures as one flat record."""
   what = 'ceiling' if case.what == 'ceiling' else 'read'
-  request = dict(dataclasses.asdict(case), what=what, prism=str(prism))
-  python = pythons['rival' if case.what == 'rival' else 'ours']
+  side = 'rival' if case.what == 'rival' else 'ours'
+  request = dict(
+      dataclasses.asdict(case), what=what, prism=str(prisms.get(side)))
+  python = pythons[side]
   figures = _measured_process.measure(
       [str(python), str(_CASE_PROGRAM), json.dumps(request)], timeout_s)
   return dict(dataclasses.asdict(case), **figures)
 
 
-def run_once_more(case, pythons, prism, timeout_s, progress):
+def run_once_more(case, pythons, prisms, timeout_s, progress):
   """As `run_case`, but a run of upstream that fails is made again.
 
   On a busy machine Prism asks upstream's read for a split before the read can
@@ -86,7 +88,7 @@ def run_once_more(case, pythons, prism, timeout_s, progress):
   failed = 0
   while True:
     try:
-      return dict(run_case(case, pythons, prism, timeout_s), failed=failed)
+      return dict(run_case(case, pythons, prisms, timeout_s), failed=failed)
     except _measured_process.RunFailed as failure:
       failed += 1
       if case.what != 'rival' or failed > MORE_ATTEMPTS:
@@ -134,7 +136,7 @@ class Progress:
     return round(sum(known.get(case.kind(), mean) for case in cases))
 
 
-def measure_all(cases, pythons, prism, timeout_s, write):
+def measure_all(cases, pythons, prisms, timeout_s, write):
   """Runs `cases` in order, hands each record to `write`, returns them all."""
   progress = Progress(cases)
   records = []
@@ -142,7 +144,7 @@ def measure_all(cases, pythons, prism, timeout_s, write):
     progress.begin(index)
     started = time.monotonic()
     try:
-      record = run_once_more(case, pythons, prism, timeout_s, progress)
+      record = run_once_more(case, pythons, prisms, timeout_s, progress)
     except _measured_process.RunFailed as failure:
       progress.fail('FAILED: %s' % failure)
       raise
@@ -194,6 +196,10 @@ def parse(arguments):
       help='has an unmodified apache-beam with its own unbounded source')
   parser.add_argument(
       '--prism', metavar='BINARY', help='needed for the runner prism')
+  parser.add_argument(
+      '--rival-prism',
+      metavar='BINARY',
+      help='the Prism that upstream runs on; default: that of --prism')
   parser.add_argument(
       '--out', type=pathlib.Path, required=True, metavar='FOLDER')
   parser.add_argument(
@@ -253,16 +259,22 @@ def bench(options) -> int:
       'ours': _driver.executable('--ours', options.ours),
       'rival': _driver.executable('--rival', options.rival),
   }
-  prism = None
+  prisms = {}
   about = {}
   if 'prism' in options.runners:
     if not options.prism:
       raise _driver.CannotRun('the runner prism needs --prism=BINARY')
-    prism = _driver.executable('--prism', options.prism)
-    about['prism'] = _driver.prism_version(prism)
+    prisms['ours'] = _driver.executable('--prism', options.prism)
+    about['prism'] = _driver.prism_version(prisms['ours'])
+    prisms['rival'] = prisms['ours']
+    if options.rival_prism:
+      prisms['rival'] = _driver.executable(
+          '--rival-prism', options.rival_prism)
+      about['prism'] += ' (upstream: %s)' % _driver.prism_version(
+          prisms['rival'])
   cases = plan(options.sizes, options.runners, options.timestamps)
   with _driver.results(options.out / 'unbounded.jsonl') as write:
-    records = measure_all(cases, pythons, prism, options.timeout, write)
+    records = measure_all(cases, pythons, prisms, options.timeout, write)
 
   about.update(
       date=datetime.date.today().isoformat(),

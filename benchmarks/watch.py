@@ -253,7 +253,7 @@ def markdown(summary, verdicts, about) -> str:
   return '\n'.join(lines) + '\n'
 
 
-def measure_all(cases, pythons, prism, timeout_s, write):
+def measure_all(cases, pythons, prisms, timeout_s, write):
   """Runs `cases` in order, hands each record to `write`, returns them all."""
   records = []
   for index, case in enumerate(cases):
@@ -261,7 +261,8 @@ def measure_all(cases, pythons, prism, timeout_s, write):
         '[%d/%d] %s ' % (index + 1, len(cases), case.label().ljust(44, '.')))
     sys.stderr.flush()
     begin = time.monotonic()
-    request = dict(dataclasses.asdict(case), prism=str(prism))
+    side = 'rival' if case.what == 'rival' else 'ours'
+    request = dict(dataclasses.asdict(case), prism=str(prisms[side]))
     command = [str(pythons[case.what]), str(_CASE_PROGRAM), json.dumps(request)]
     figures = {'cpu_s': None, 'wall_s': None}
     failed = 0
@@ -299,6 +300,10 @@ def parse(arguments):
       help='has an unmodified apache-beam with its own Watch')
   parser.add_argument('--prism', required=True, metavar='BINARY')
   parser.add_argument(
+      '--rival-prism',
+      metavar='BINARY',
+      help='the Prism that upstream runs on; default: that of --prism')
+  parser.add_argument(
       '--out', type=pathlib.Path, required=True, metavar='FOLDER')
   parser.add_argument(
       '--repeats', type=int, metavar='R', help='runs of each case (default: 3)')
@@ -320,17 +325,21 @@ def bench(options) -> int:
       'ours': _driver.executable('--ours', options.ours),
       'rival': _driver.executable('--rival', options.rival),
   }
-  prism = _driver.executable('--prism', options.prism)
+  prisms = {'ours': _driver.executable('--prism', options.prism)}
+  prisms['rival'] = prisms['ours']
+  if options.rival_prism:
+    prisms['rival'] = _driver.executable('--rival-prism', options.rival_prism)
   repeats = options.repeats or (1 if options.quick else 3)
   cases = plan(repeats, tuple(_RUNNERS), 30 if options.quick else 100)
   with _driver.results(options.out / 'watch.jsonl') as write:
-    records = measure_all(cases, pythons, prism, options.timeout, write)
+    records = measure_all(cases, pythons, prisms, options.timeout, write)
   summary = Summary(records)
   verdicts = summary.verdicts()
   about = {
       'date': datetime.date.today().isoformat(),
       'machine': _driver.machine(),
-      'prism': _driver.prism_version(prism),
+      'prism': ', upstream on '.join(
+          _driver.prism_version(prisms[side]) for side in prisms),
       'quick': options.quick,
       'repeats': repeats,
   }

@@ -57,9 +57,11 @@ def command(
         str(space.root / 'benchmarks' / 'results'), *arguments
     ]
   rival = pythons.with_stock(space, pins, pins.newer[-1])
-  prism = gobuild.prism(space, series.prefix(0), pins, 'prism-base')
+  base = gobuild.prism(space, series.prefix(0), pins, 'prism-base')
+  prism = gobuild.prism(space, series, pins, 'prism')
   results: pathlib.Path = space.root / 'benchmarks' / 'results'
   return [
       str(ours), str(script), '--ours', str(ours), '--rival', str(rival),
-      '--prism', str(prism), '--out', str(results), *arguments
+      '--prism', str(prism), '--rival-prism', str(base), '--out',
+      str(results), *arguments
   ]
