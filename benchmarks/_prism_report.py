@@ -172,9 +172,9 @@ def _head(title, about, text):
 
 def markdown(summary, verdicts, about) -> str:
   some = summary.runs('read', 'ours')
-  lines = _head(
-      'Prism', about, 'Medians of %d runs; base and ours take turns.' %
-      len(some)) + _targets(verdicts)
+  runs = 'One run' if len(some) == 1 else 'Medians of %d runs' % len(some)
+  text = runs + ' of each; base and ours take turns.'
+  lines = _head('Prism', about, text) + _targets(verdicts)
   lines += [
       '## %s elements' % format(some[0]['elements'], ','),
       '',

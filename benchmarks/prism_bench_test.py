@@ -172,7 +172,7 @@ class PageTest(unittest.TestCase):
     summary = report.Summary(records(polls=7))
     page = report.markdown(summary, summary.verdicts(), ABOUT)
     for line in (
-        'Prism base sha256 01, ours sha256 23; Abacus. Medians of 1 runs',
+        'Prism base sha256 01, ours sha256 23; Abacus. One run of ',
         '| 3 to 5 polls in 9 s at an interval of 3 s | **missed** | 7 |',
         '## 1,000,000 elements',
         '| a GroupByKey of 100 keys | 8.00 µs | 4.00 µs | 2.0 × | 12.00 s | '
