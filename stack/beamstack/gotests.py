@@ -305,7 +305,8 @@ def _absent(
     events: Events, packages: Sequence[str], name: str,
     log: pathlib.Path) -> list[Problem]:
   """Packages of which no test ran: an empty run must not look good."""
-  ran = {test.split('::')[0] for test in events.states}
+  # Packages may also be named as go names them, from the module's own path.
+  ran = {'/' + test.split('::')[0] for test in events.states}
   found = []
   for package in packages:
     wanted = package.removeprefix('./')

@@ -113,8 +113,9 @@ def test_a_name_that_only_ends_alike_does_not_stand_in():
   events = gotests.Events(states={
       'm/go/ab::TestX': 'passed', 'm/ergo/a::TestX': 'passed'
   })
-  for package in ('./go/a', './go/a/...'):
+  for package in ('./go/a', './go/a/...', 'm/go/a'):
     assert gotests.judge(events, [package], 'name', 'log').problems
+  assert not gotests.judge(events, ['m/go/ab'], 'name', 'log').problems
   assert not gotests.judge(events, ['./go/...'], 'name', 'log').problems
 
 
