@@ -97,17 +97,13 @@ def debug_options(port: int) -> list[str]:
   ]
 
 
-def pipeline_options(
-    settings: Settings,
-    worker_pool: int = 0,
-    finish_bundles: bool = True) -> list[str]:
+def pipeline_options(settings: Settings, worker_pool: int = 0) -> list[str]:
   """What a pipeline needs to run on the cluster.
 
   Args:
     settings: of the cluster.
     worker_pool: the port of a pool of workers; 0: workers are threads of the
       process that submits the pipeline.
-    finish_bundles: end bundles before a checkpoint is begun, not in it.
   """
   workers = ['--environment_type=LOOPBACK']
   if worker_pool:
@@ -119,6 +115,5 @@ def pipeline_options(
       '--runner=PortableRunner',
       f'--job_endpoint=localhost:{settings.job_port}',
       *workers, '--streaming', '--checkpointing_interval=1000',
-      '--max_bundle_time_mills=20',
-      *(['--finish_bundle_before_checkpointing'] if finish_bundles else [])
+      '--max_bundle_time_mills=20', '--finish_bundle_before_checkpointing'
   ]

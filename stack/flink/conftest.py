@@ -28,7 +28,7 @@ _ENVIRONMENT = {
 class Running:
   """A pipeline that runs on a cluster."""
 
-  def __init__(self, cluster, pool, read, folder, *options, **more):
+  def __init__(self, cluster, pool, read, folder):
     self.cluster = cluster
     self.folder = folder
     self.log = folder / 'pipeline.log'
@@ -37,8 +37,7 @@ class Running:
       self._child = subprocess.Popen(
           [
               sys.executable, HERE / 'pipelines.py', read, folder,
-              *flinkconf.pipeline_options(cluster.settings(), pool, **more),
-              *options
+              *flinkconf.pipeline_options(cluster.settings(), pool)
           ],
           stdout=log,
           stderr=subprocess.STDOUT,
@@ -163,8 +162,8 @@ def run(cluster, pool, tmp_path):
   """Runs a pipeline, and ends it with the test."""
   started = []
 
-  def start(read, *options, **more):
-    running = Running(cluster, pool, read, tmp_path, *options, **more)
+  def start(read):
+    running = Running(cluster, pool, read, tmp_path)
     started.append(running)
     return running
 

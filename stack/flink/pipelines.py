@@ -238,17 +238,10 @@ def finalized(folder):
       Numbers(folder, pause=0.001), max_records_per_bundle=20)
 
 
-def one(folder):
-  """A single element, and then nothing more."""
-  del folder
-  return beam.Impulse() | beam.Map(lambda _: ('one', 1))
-
-
 READS = {
     'busy_and_waiting': busy_and_waiting,
     'endless': endless,
     'deferred': deferred,
-    'one': one,
     'finalized': finalized,
 }
 
