@@ -34,8 +34,8 @@ type arrivals struct {
 	all   bool        // All keys are to be looked at, as a look was broken off.
 }
 
-// makeEager marks a stage that checkpointed itself, and all that is
-// downstream of it, as stages to be scheduled when data arrives.
+// makeEager marks a stage that checkpointed itself, and all that its data goes
+// to, as stages to be scheduled when data arrives.
 //
 // Callers must hold em.refreshCond.L.
 func (em *ElementManager) makeEager(ss *stageState) {
@@ -45,9 +45,6 @@ func (em *ElementManager) makeEager(ss *stageState) {
 	for _, output := range ss.outputIDs {
 		for _, id := range em.consumers[output] {
 			em.makeEager(em.stages[id])
-		}
-		for _, link := range em.sideConsumers[output] {
-			em.makeEager(em.stages[link.Global])
 		}
 	}
 }
@@ -109,9 +106,6 @@ func (em *ElementManager) attend(ss *stageState, d TentativeData, residuals Resi
 		for _, id := range em.consumers[output] {
 			em.markIfEager(id)
 		}
-		for _, link := range em.sideConsumers[output] {
-			em.markIfEager(link.Global)
-		}
 	}
 }
 
@@ -148,24 +142,21 @@ func (ss *stageState) hasArrivals(em *ElementManager) bool {
 }
 
 // sidesArrived tells whether data may meet the side inputs of the stage
-// though the watermark stands: for each, some of it is there in the global
-// window, or no more will come. Where a side input has other windows that the
-// watermark has not passed, the watermark decides, as always.
+// though the watermark stands: no more will come of any of them, and all that
+// came can be seen at this watermark. Else the watermark decides, as always:
+// what a side input has so far need not be what its trigger lets through.
 //
 // Callers must hold the lock of the stage.
 func (ss *stageState) sidesArrived(em *ElementManager) bool {
 	_, upstream := ss.UpstreamWatermark()
 	for _, side := range ss.sides {
-		windows := ss.sideInputs[LinkID{Transform: side.Transform, Local: side.Local}]
-		if len(windows[window.GlobalWindow{}]) > 0 {
-			continue
-		}
 		parent := em.stages[em.pcolParents[side.Global]]
 		if parent.OutputWatermark() <= mtime.EndOfGlobalWindowTime {
 			return false
 		}
-		for w := range windows {
-			if w.MaxTimestamp() > upstream {
+		link := LinkID{Transform: side.Transform, Local: side.Local}
+		for w := range ss.sideInputs[link] {
+			if w != (window.GlobalWindow{}) && w.MaxTimestamp() > upstream {
 				return false
 			}
 		}
