@@ -48,6 +48,7 @@ SMOKE_SECONDS = 180.0
 PRISM_RULES = [
     f'apache_beam.runners.portability.{test}' for test in (
         'prism_finalization_test::FinalizationTest',
+        'prism_idle_test::IdleTest',
         'prism_pauses_test::PausesTest')
 ]
 
