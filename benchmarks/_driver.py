@@ -10,6 +10,7 @@ import platform
 import shutil
 import signal
 import sys
+import time
 
 import _measured_process
 
@@ -44,7 +45,7 @@ def machine() -> str:
 
 
 def prism_version(binary) -> str:
-  """What tells this binary from others: it has no version of its own."""
+  """What tells a binary from others: the released one knows no version."""
   return 'sha256 ' + hashlib.sha256(binary.read_bytes()).hexdigest()[:12]
 
 
@@ -69,6 +70,32 @@ def results(path):
     partial.unlink()
     raise
   partial.replace(path)
+
+
+def in_turn(cases, measure, tell_of, write) -> list:
+  """Measures cases one after the other, a line for each on standard error.
+
+  `measure` makes a record of a case, `tell_of` the words that its line ends
+  with, and `write` gets each record. Gives all of them.
+  """
+  records = []
+  for index, case in enumerate(cases, 1):
+    sys.stderr.write(
+        '[%*d/%d] %s ' % (
+            len(str(len(cases))), index, len(cases),
+            (case.label() + ' ').ljust(44, '.')))
+    sys.stderr.flush()
+    started = time.monotonic()
+    try:
+      record = measure(case)
+    except _measured_process.RunFailed as failure:
+      sys.stderr.write('FAILED: %s\n' % failure)
+      raise
+    sys.stderr.write(
+        '%s in %.0f s\n' % (tell_of(record), time.monotonic() - started))
+    write(record)
+    records.append(record)
+  return records
 
 
 def tell(verdicts, no_targets) -> int:

@@ -17,7 +17,6 @@ import datetime
 import json
 import pathlib
 import sys
-import time
 
 import _driver
 import _measured_process
@@ -65,30 +64,6 @@ def run_case(case, python, prisms, timeout_s):
       [str(python), str(_CASE_PROGRAM), json.dumps(request)],
       timeout_s + case.seconds)
   return dict(dataclasses.asdict(case), **figures)
-
-
-def measure_all(cases, python, prisms, timeout_s, write):
-  """Runs cases in order, hands each record to `write`, returns them all."""
-  records = []
-  for index, case in enumerate(cases):
-    sys.stderr.write(
-        '[%*d/%d] %s ' % (
-            len(str(len(cases))),
-            index + 1,
-            len(cases), (case.label() + ' ').ljust(44, '.')))
-    sys.stderr.flush()
-    started = time.monotonic()
-    try:
-      record = run_case(case, python, prisms, timeout_s)
-    except _measured_process.RunFailed as failure:
-      sys.stderr.write('FAILED: %s\n' % failure)
-      raise
-    sys.stderr.write(
-        '%s in %.0f s\n' % (
-            report.figure(record), time.monotonic() - started))
-    write(record)
-    records.append(record)
-  return records
 
 
 def _positive(convert):
@@ -165,7 +140,11 @@ def bench(options) -> int:
     prisms['base'] = _driver.executable('--base', options.base)
     cases = plan(options.sizes)
   with _driver.results(options.out / (name + '.jsonl')) as write:
-    records = measure_all(cases, python, prisms, options.timeout, write)
+    records = _driver.in_turn(
+        cases,
+        lambda case: run_case(case, python, prisms, options.timeout),
+        report.figure,
+        write)
   about = {
       'date': datetime.date.today().isoformat(),
       'machine': _driver.machine(),

@@ -17,6 +17,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
+import _bench_testing
 import prism
 import _prism_report as report
 # pylint: enable=wrong-import-position
@@ -196,22 +197,9 @@ class PageTest(unittest.TestCase):
 
 class DriverTest(unittest.TestCase):
   def bench(self, script, *more):
-    """Runs the driver with a script in place of the Python that has Beam."""
-    with tempfile.TemporaryDirectory() as folder:
-      python = pathlib.Path(folder) / 'python'
-      python.write_text(f'#!{sys.executable}\n{script}')
-      python.chmod(0o755)
-      out, err = io.StringIO(), io.StringIO()
-      with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = prism.main([
-            '--ours', str(python), '--base', str(python), '--prism',
-            str(python), '--out', folder, '--quick', *more
-        ])
-      files = {
-          path.name: path.read_text()
-          for path in pathlib.Path(folder).glob('prism*')
-      }
-    return code, out.getvalue(), err.getvalue(), files
+    return _bench_testing.drive(
+        prism.main, 'prism', script, '--ours', 'PROGRAM', '--base', 'PROGRAM',
+        '--prism', 'PROGRAM', *more)
 
   ANSWER = (
       'import json\nprint("RESULT " + json.dumps(%r))\n' % {

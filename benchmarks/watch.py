@@ -253,38 +253,31 @@ def markdown(summary, verdicts, about) -> str:
   return '\n'.join(lines) + '\n'
 
 
-def measure_all(cases, pythons, prisms, timeout_s, write):
-  """Runs `cases` in order, hands each record to `write`, returns them all."""
-  records = []
-  for index, case in enumerate(cases):
-    sys.stderr.write(
-        '[%d/%d] %s ' % (index + 1, len(cases), case.label().ljust(44, '.')))
-    sys.stderr.flush()
-    begin = time.monotonic()
-    side = 'rival' if case.what == 'rival' else 'ours'
-    request = dict(dataclasses.asdict(case), prism=str(prisms[side]))
-    command = [str(pythons[case.what]), str(_CASE_PROGRAM), json.dumps(request)]
-    figures = {'cpu_s': None, 'wall_s': None}
-    failed = 0
-    while figures['cpu_s'] is None and failed <= MORE_ATTEMPTS and (
-        time.monotonic() - begin < LONG_SECONDS):
-      try:
-        figures = _measured_process.measure(command, timeout_s)
-      except _measured_process.RunFailed as failure:
-        failed += 1
-        sys.stderr.write('(FAILED: %s) ' % failure)
-        if case.what != 'rival' or case.runner != 'prism':
-          sys.stderr.write('\n')
-          raise
-    record = dict(dataclasses.asdict(case), failed=failed, **figures)
-    sys.stderr.write(
-        '%s in %.0f s\n' % (
-            'no result' if record['cpu_s'] is None else '%.2f CPU s' %
-            record['cpu_s'],
-            time.monotonic() - begin))
-    write(record)
-    records.append(record)
-  return records
+def run_case(case, pythons, prisms, timeout_s):
+  """Measures a case; upstream gets more attempts on Prism, where it may fail.
+  """
+  side = 'rival' if case.what == 'rival' else 'ours'
+  request = dict(dataclasses.asdict(case), prism=str(prisms[side]))
+  command = [str(pythons[case.what]), str(_CASE_PROGRAM), json.dumps(request)]
+  figures = {'cpu_s': None, 'wall_s': None}
+  begin = time.monotonic()
+  failed = 0
+  while figures['cpu_s'] is None and failed <= MORE_ATTEMPTS and (
+      time.monotonic() - begin < LONG_SECONDS):
+    try:
+      figures = _measured_process.measure(command, timeout_s)
+    except _measured_process.RunFailed as failure:
+      if case.what != 'rival' or case.runner != 'prism':
+        raise
+      failed += 1
+      sys.stderr.write('(FAILED: %s) ' % failure)
+  return dict(dataclasses.asdict(case), failed=failed, **figures)
+
+
+def figure(record) -> str:
+  if record['cpu_s'] is None:
+    return 'no result'
+  return '%.2f CPU s' % record['cpu_s']
 
 
 def parse(arguments):
@@ -332,7 +325,11 @@ def bench(options) -> int:
   repeats = options.repeats or (1 if options.quick else 3)
   cases = plan(repeats, tuple(_RUNNERS), 30 if options.quick else 100)
   with _driver.results(options.out / 'watch.jsonl') as write:
-    records = measure_all(cases, pythons, prisms, options.timeout, write)
+    records = _driver.in_turn(
+        cases,
+        lambda case: run_case(case, pythons, prisms, options.timeout),
+        figure,
+        write)
   summary = Summary(records)
   verdicts = summary.verdicts()
   about = {

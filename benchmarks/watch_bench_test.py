@@ -5,14 +5,15 @@ import contextlib
 import io
 import json
 import os
-import pathlib
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import watch  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+import _bench_testing
+import watch
+# pylint: enable=wrong-import-position
 
 ABOUT = {
     'date': '2026-01-02',
@@ -123,22 +124,9 @@ class PageTest(unittest.TestCase):
 
 class DriverTest(unittest.TestCase):
   def bench(self, script, *more):
-    """Runs the driver with a script in place of the Python that has Beam."""
-    with tempfile.TemporaryDirectory() as folder:
-      python = pathlib.Path(folder) / 'python'
-      python.write_text(f'#!{sys.executable}\n{script}')
-      python.chmod(0o755)
-      out, err = io.StringIO(), io.StringIO()
-      with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = watch.main([
-            '--ours', str(python), '--rival', str(python), '--prism',
-            str(python), '--out', folder, '--quick', *more
-        ])
-      files = {
-          path.name: path.read_text()
-          for path in pathlib.Path(folder).glob('watch*')
-      }
-    return code, out.getvalue(), err.getvalue(), files
+    return _bench_testing.drive(
+        watch.main, 'watch', script, '--ours', 'PROGRAM', '--rival', 'PROGRAM',
+        '--prism', 'PROGRAM', *more)
 
   ANSWER = (
       'import json, sys\ncase = json.loads(sys.argv[2])\n'
