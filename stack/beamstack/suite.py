@@ -25,8 +25,8 @@ from beamstack import flink
 from beamstack import flinkconf
 from beamstack import flinktests
 from beamstack import gobuild
-from beamstack import jars
 from beamstack import gotests
+from beamstack import jars
 from beamstack import maven
 from beamstack import prefixes
 from beamstack import prismwheel
@@ -393,7 +393,7 @@ class Suite:
     modules = sorted({
         module
         for pr in self.series.pull_requests
-        for module in prefixes.split_tests(pr.upstream_tests)[0]
+        for module in prefixes.split_tests(pr.upstream_tests).python
     })
     result = self.pytest(self.dev_python(), modules, 'upstream-tests')
     failed = {t for t, s in result.states.items() if s == 'failed'}
@@ -421,8 +421,8 @@ class Suite:
     """The Go packages whose tests are ours in part, and other ones."""
     ours, others = set(), set()
     for pr in self.series.pull_requests:
-      ours |= set(prefixes.split_tests(pr.tests)[1])
-      others |= set(prefixes.split_tests(pr.upstream_tests)[1])
+      ours |= set(prefixes.split_tests(pr.tests).go)
+      others |= set(prefixes.split_tests(pr.upstream_tests).go)
     return sorted(ours), sorted(others - ours)
 
   def our_go_tests(self, *, race: bool) -> Outcome:

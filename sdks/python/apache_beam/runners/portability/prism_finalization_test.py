@@ -26,30 +26,12 @@ from unittest import mock
 import apache_beam as beam
 from apache_beam.io._runner_testing import needs_prism
 from apache_beam.io._runner_testing import prism_pipeline
-from apache_beam.io.restriction_trackers import OffsetRange
-from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
+from apache_beam.runners.portability._prism_testing import Positions
 from apache_beam.runners.worker import sdk_worker
-from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.utils.timestamp import Duration
 
 # What the callbacks saw: DoFns are pickled, this is not.
 COMMITTED: list[int] = []
-
-
-class Positions(RestrictionProvider):
-  """As many positions as the element says, in one piece."""
-  def split(self, source, positions):
-    return [positions]
-
-  def restriction_size(self, source, positions):
-    return positions.stop - positions.start
-
-  def create_tracker(self, positions):
-    return OffsetRestrictionTracker(positions)
-
-  def initial_restriction(self, source):
-    _, count = source
-    return OffsetRange(0, count)
 
 
 class CommitFn(beam.DoFn):

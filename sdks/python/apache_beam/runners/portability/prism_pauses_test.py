@@ -29,14 +29,13 @@ import apache_beam as beam
 from apache_beam.io import iobase
 from apache_beam.io._runner_testing import needs_prism
 from apache_beam.io._runner_testing import prism_pipeline
-from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.runners.portability._prism_testing import Positions
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.transforms import trigger
 from apache_beam.transforms import userstate
-from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import FixedWindows
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.transforms.window import TimestampedValue
@@ -55,20 +54,9 @@ class Unending(OffsetRestrictionTracker):
     return False
 
 
-class Positions(RestrictionProvider):
-  """As many positions as the element says, in one piece."""
-  def split(self, source, positions):
-    return [positions]
-
-  def restriction_size(self, source, positions):
-    return positions.stop - positions.start
-
+class Endless(Positions):
   def create_tracker(self, positions):
     return Unending(positions)
-
-  def initial_restriction(self, source):
-    _, count = source
-    return OffsetRange(0, count)
 
 
 class TrickleFn(beam.DoFn):
@@ -86,7 +74,7 @@ class TrickleFn(beam.DoFn):
   def process(
       self,
       element,
-      tracker=beam.DoFn.RestrictionParam(Positions()),
+      tracker=beam.DoFn.RestrictionParam(Endless()),
       watermark=beam.DoFn.WatermarkEstimatorParam(
           ManualWatermarkEstimator.default_provider())):
     name, count = element
@@ -260,7 +248,7 @@ class AtItsPaceFn(beam.DoFn):
   def process(
       self,
       element,
-      tracker=beam.DoFn.RestrictionParam(Positions()),
+      tracker=beam.DoFn.RestrictionParam(Endless()),
       watermark=beam.DoFn.WatermarkEstimatorParam(
           ManualWatermarkEstimator.default_provider())):
     pause, count = element
@@ -277,15 +265,10 @@ class AtItsPaceFn(beam.DoFn):
         tracker.defer_remainder(Duration(0.05))
 
 
-class BoundedPositions(Positions):
-  def create_tracker(self, positions):
-    return OffsetRestrictionTracker(positions)
-
-
 class BoundedFn(beam.DoFn):
   """Pauses after each position, of as many as there are."""
   def process(
-      self, element, tracker=beam.DoFn.RestrictionParam(BoundedPositions())):
+      self, element, tracker=beam.DoFn.RestrictionParam(Positions())):
     name, count = element
     at = tracker.current_restriction().start
     if tracker.try_claim(at):
@@ -306,7 +289,7 @@ class SlowCountFn(beam.DoFn):
 class SlowFn(beam.DoFn):
   @beam.DoFn.unbounded_per_element()
   def process(
-      self, element, tracker=beam.DoFn.RestrictionParam(Positions())):
+      self, element, tracker=beam.DoFn.RestrictionParam(Endless())):
     name, count = element
     SEEN[f'{name} polls'].append(time.time())
     time.sleep(2)

@@ -16,8 +16,6 @@
 package engine
 
 import (
-	"container/heap"
-
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
 )
@@ -247,7 +245,7 @@ func (dnt *dataAndTimers) takeReady(b *arrivalsBundle) ([]element, bool) {
 	var taken, aside []element
 	more := false
 	for dnt.elements.Len() > 0 {
-		e := heap.Pop(&dnt.elements).(element)
+		e := dnt.elements.pop()
 		if e.IsTimer() {
 			key := timerKey{family: e.family, tag: e.tag, window: e.window}
 			set, ok := dnt.timers[key]
@@ -273,7 +271,7 @@ func (dnt *dataAndTimers) takeReady(b *arrivalsBundle) ([]element, bool) {
 		taken = append(taken, e)
 	}
 	for _, e := range aside {
-		heap.Push(&dnt.elements, e)
+		dnt.elements.push(e)
 	}
 	return taken, more
 }

@@ -16,7 +16,6 @@
 package engine
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand"
 	"sort"
@@ -246,7 +245,7 @@ func TestTakeReady(t *testing.T) {
 				}
 				dnt.timers[timerKey{tag: e.tag, window: e.window}] = timerTimes{firing: set}
 			}
-			heap.Push(&dnt.elements, e)
+			dnt.elements.push(e)
 		}
 		watermark := mtime.Time(0)
 		for watermark <= 10 {

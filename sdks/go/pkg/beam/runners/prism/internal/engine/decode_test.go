@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/exec"
@@ -239,13 +238,6 @@ func attempt(decode func() []element) (es []element, panicked bool) {
 		panicked = recover() != nil
 	}()
 	return decode(), false
-}
-
-func diffElements(got, want []element) string {
-	if reflect.DeepEqual(got, want) {
-		return ""
-	}
-	return cmp.Diff(want, got, cmp.AllowUnexported(element{}, namedWindow{}))
 }
 
 func checkDecoded(t *testing.T, info PColInfo, data ...[]byte) []element {

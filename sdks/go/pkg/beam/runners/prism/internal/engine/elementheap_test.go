@@ -18,8 +18,11 @@ package engine
 import (
 	"container/heap"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/mtime"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/graph/window"
@@ -118,4 +121,11 @@ func TestLateElementsAreLeftOut(t *testing.T) {
 	if len(ws.inTime([]element{early}, completion)) != 1 || len(ws.inTime([]element{early}, completion+1)) != 0 {
 		t.Errorf("a window that completes at %v is not late just from then on", completion)
 	}
+}
+
+func diffElements(got, want []element) string {
+	if reflect.DeepEqual(got, want) {
+		return ""
+	}
+	return cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true }))
 }
