@@ -340,28 +340,41 @@ class LogSource(UnboundedSource):
 
 
 class Leases:
-  """Gives a message again whenever its lease has run out."""
-  def __init__(self, count: int, seconds: float) -> None:
+  """Gives a message again whenever its lease, of four ticks, has run out.
+
+  The clock is the test's, so that a slow machine does not let a lease run out.
+  """
+  def __init__(self, count: int) -> None:
     self.given: list[int] = []
-    self._seconds = seconds
-    self._until = dict.fromkeys(range(count), 0.0)
-    self._lock = threading.Lock()
+    self._now = 0
+    self._until = dict.fromkeys(range(count), 0)
+    self._changed = threading.Condition()
+    self._extensions = 0
 
   def receive(self) -> list[int]:
-    with self._lock:
-      now = time.monotonic()
-      found = [n for n, until in self._until.items() if until <= now][:1]
-      self._until.update(dict.fromkeys(found, now + self._seconds))
+    with self._changed:
+      found = [n for n, until in self._until.items() if until <= self._now][:1]
+      self._until.update(dict.fromkeys(found, self._now + 4))
       self.given += found
       return found
 
   def extend(self, numbers) -> None:
-    with self._lock:
-      until = time.monotonic() + self._seconds
-      self._until.update((n, until) for n in numbers if n in self._until)
+    with self._changed:
+      self._until.update(
+          (n, self._now + 4) for n in numbers if n in self._until)
+      self._extensions += 1
+      self._changed.notify_all()
+
+  def tick(self, extended: bool) -> None:
+    """Lets time go on, and waits for the next time that leases are extended."""
+    with self._changed:
+      self._now += 1
+      if extended:
+        seen = self._extensions
+        self._changed.wait_for(lambda: self._extensions > seen, 30)
 
   def ack(self, numbers) -> None:
-    with self._lock:
+    with self._changed:
       for number in numbers:
         self._until.pop(number, None)
 
@@ -756,12 +769,13 @@ class BundlesTest(HelpersTest):
     """
     for kind, once in [(LeaseReader, True), (NotExtendingReader, False)]:
       with self.subTest(kind.__name__):
-        queue = LeaseReader.queues[kind.__name__] = Leases(12, seconds=0.3)
+        queue = LeaseReader.queues[kind.__name__] = Leases(12)
 
         def take_long(name, number):
           if name == 'output' and not taken:
             taken.append(number)
-            time.sleep(1.2)
+            for _ in range(16):
+              queue.tick(extended=kind.extends)
 
         taken = []
         harness = self.harness(
