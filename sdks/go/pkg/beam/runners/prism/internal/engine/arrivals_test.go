@@ -131,9 +131,9 @@ func TestArrivals_PastTimers(t *testing.T) {
 			}
 			j.record(200, "a1", 100*time.Millisecond)
 			j.done(j.expect("state", "[a1]"), nil)
-			// The timers fire once the watermark has passed them.
+			// The timers fire once the watermark is there.
 			j.done(j.next("source"), nil,
-				Residual{Element: encoded(0, "source"), Delay: time.Minute, Hold: at(150)})
+				Residual{Element: encoded(0, "source"), Delay: time.Minute, Hold: at(100)})
 			fired := 0
 			for fired < 8 {
 				rb := j.next("state")
@@ -143,6 +143,22 @@ func TestArrivals_PastTimers(t *testing.T) {
 			j.quiet(50 * time.Millisecond)
 		})
 	}
+}
+
+// The watermark comes to a timer while its key is in a bundle, and then stands.
+func TestArrivals_TimerOfKeyInProgress(t *testing.T) {
+	j := feed(t, stateful)
+	j.record(1, "a0", soon)
+	rb := j.expect("state", "[a0]")
+	j.setTimer("a", "due", 100)
+	j.done(rb, nil)
+	j.record(200, "a1", soon)
+	rb = j.expect("state", "[a1]")
+	j.done(j.next("source"), nil,
+		Residual{Element: encoded(0, "source"), Delay: time.Minute, Hold: at(100)})
+	j.quiet(100 * time.Millisecond)
+	j.done(rb, nil)
+	j.done(j.expect("state", "[timer due]"), nil)
 }
 
 // Timers that wait are no reason to look at their stage again and again.
