@@ -5,10 +5,11 @@ import dataclasses
 
 from beamstack import bases
 from beamstack import console
-from beamstack import flink
 from beamstack import flinkconf
 from beamstack import flinkdist
+from beamstack import jobserver
 from beamstack import processes
+from beamstack import products
 from beamstack import series
 from beamstack.cluster import Cluster
 from beamstack.cluster import JOB_SERVER
@@ -86,10 +87,11 @@ def _start(
   processes.find_tool('java')
   job_server = None
   if not options.no_job_server and JOB_SERVER not in cluster.living():
-    job_server = flink.job_server(
+    job_server = jobserver.build(
         space,
         series.load(space.root),
         bases.load_pins(space.stack / 'base.toml'),
+        products.FLINK,
         base=settings.base)
   cluster.start(settings, flinkdist.distribution(space), job_server)
   console.result(f'Flink: http://127.0.0.1:{settings.port}')

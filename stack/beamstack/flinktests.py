@@ -5,8 +5,9 @@ import pathlib
 import tempfile
 
 from beamstack import bases
-from beamstack import flink
 from beamstack import flinkdist
+from beamstack import jobserver
+from beamstack import products
 from beamstack import pytests
 from beamstack import pythons
 from beamstack.series import Series
@@ -33,7 +34,8 @@ def run(
   environment = {
       'FLINK_DISTRIBUTION': os.fspath(flinkdist.distribution(space)),
       'FLINK_JOB_SERVER': os.fspath(
-          flink.job_server(space, series, pins, base=base)),
+          jobserver.build(
+              space, series, pins, products.FLINK, base=base)),
       'FLINK_BACKEND': backend,
       'FLINK_FULL': 'yes' if full else '',
   }

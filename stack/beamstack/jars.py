@@ -56,7 +56,8 @@ def merge(
   """Writes one jar with all that the jars hold.
 
   Of files of the same name the first is taken, as on a class path, but for
-  those of which all count: services, and reference.conf.
+  those of which all count: services, and reference.conf. Folders are kept,
+  even empty: programs look for some as a resource.
   """
   joined: dict[str, list[str]] = {}
   seen = {MANIFEST}
@@ -66,7 +67,7 @@ def merge(
       with zipfile.ZipFile(jar) as archive:
         for info in archive.infolist():
           name = info.filename
-          if info.is_dir() or _DROPPED.fullmatch(name):
+          if _DROPPED.fullmatch(name):
             continue
           if _JOINED.fullmatch(name):
             joined.setdefault(name, []).append(

@@ -10,25 +10,21 @@ import tempfile
 from beamstack import bases
 from beamstack import console
 from beamstack import fetch
-from beamstack import flinkconf
 from beamstack import maven
 from beamstack import overlay
-from beamstack import parts
 from beamstack import processes
+from beamstack import products
 from beamstack import pytests
 from beamstack import venvs
 from beamstack.errors import Problem
 from beamstack.errors import ProblemsFound
+from beamstack.products import Product
 from beamstack.series import Series
 from beamstack.tree import write_files
 from beamstack.workspace import Workspace
 
-# The sets of jars, below stack/maven.
-RELEASED = 'flink-job-server'
-TOOLS = 'java-tests'
+# The set of jars, below stack/maven.
 FORMATTER = 'java-format'
-# The class files' version: the oldest Java that Flink 1.19 and Beam run on.
-RELEASE = '11'
 CONSOLE = 'org.junit.platform.console.ConsoleLauncher'
 # Java 17 keeps the compiler's inside to itself; the formatter looks there.
 FORMATTER_OPTIONS = tuple(
@@ -37,38 +33,42 @@ FORMATTER_OPTIONS = tuple(
 
 
 def sources(
-    space: Workspace, series: Series, pins: bases.Pins) -> dict[str, bytes]:
-  """The Java files of a series, edits applied, by repository path."""
-  if not _has_java(series):
+    space: Workspace, series: Series, pins: bases.Pins,
+    product: Product) -> dict[str, bytes]:
+  """The Java files of a product, edits applied, by repository path."""
+  if not _has_java(series, product):
     return {}
   result = overlay.apply_series(series, fetch.sources(space, pins))
   return {
       path: data for path, data in result.must_be_sound().files.items()
-      if path.endswith('.java')
+      if path.endswith('.java') and product.holds(path)
   }
 
 
-def _has_java(series: Series) -> bool:
+def _has_java(series: Series, product: Product) -> bool:
   paths = [*series.files(), *(edit.file for edit in series.edits())]
-  return any(part.holds(path) for part in parts.JAVA for path in paths)
+  return any(map(product.holds, paths))
 
 
 def is_test(path: str) -> bool:
   return '/src/test/' in path
 
 
-def class_path(space: Workspace) -> list[pathlib.Path]:
+def class_path(space: Workspace, product: Product) -> list[pathlib.Path]:
   """The released jars, and those that only compiling and testing needs."""
-  return maven.fetch(space, RELEASED) + maven.fetch(space, TOOLS)
+  return (
+      maven.fetch(space, product.released) +
+      maven.fetch(space, product.tools))
 
 
 def compile_all(
-    space: Workspace, found: dict[str, bytes], *, tests: bool = False,
-    name: str = 'java') -> dict[str, bytes]:
+    space: Workspace, product: Product, found: dict[str, bytes], *,
+    tests: bool = False, name: str = 'java') -> dict[str, bytes]:
   """Compiles files; returns the class files, by their name in a jar.
 
   Args:
     space: the checkout.
+    product: on whose jars.
     found: the sources by repository path.
     tests: whether to compile those of tests as well.
     name: what the log is named for.
@@ -79,7 +79,7 @@ def compile_all(
   if not wanted:
     return {}
   javac = processes.find_tool('javac')
-  jars = class_path(space)
+  jars = class_path(space, product)
   log = space.logs / f'javac-{name}.log'
   space.work.mkdir(exist_ok=True)
   with tempfile.TemporaryDirectory(dir=space.work) as temporary:
@@ -90,7 +90,7 @@ def compile_all(
     with console.step(f'compiling {len(wanted)} files of Java'):
       code, output = processes.run(
           [
-              javac, '--release', RELEASE, '-proc:none', '-encoding', 'UTF-8',
+              javac, '--release', product.release, '-proc:none', '-encoding', 'UTF-8',
               '-g', '-nowarn', _class_path_file(folder, jars), '-d', classes,
               *sorted(wanted)
           ],
@@ -170,16 +170,29 @@ def run_tests(
     classes: the classes of tests, with their packages.
     name: what the log and the problems are named for.
   """
+  by_product: dict[Product, list[str]] = {}
+  for one in classes:
+    by_product.setdefault(products.of_test(series, one), []).append(one)
+  return pytests.joined([
+      _run_junit(space, series, pins, product, some, f'{name}-{product.name}')
+      for product, some in by_product.items()
+  ])
+
+
+def _run_junit(
+    space: Workspace, series: Series, pins: bases.Pins, product: Product,
+    classes: list[str], name: str) -> pytests.Result:
   compiled = compile_all(
-      space, sources(space, series, pins), tests=True, name=name)
+      space, product, sources(space, series, pins, product), tests=True,
+      name=name)
   log = space.logs / f'{name}.log'
   with tempfile.TemporaryDirectory(dir=space.work) as temporary:
     folder = pathlib.Path(temporary)
     write_files(folder / 'classes', compiled)
-    jars = [folder / 'classes', *class_path(space)]
+    jars = [folder / 'classes', *class_path(space, product)]
     code, output = processes.run(
         [
-            processes.find_tool('java'), *flinkconf.JAVA_OPTIONS,
+            processes.find_tool('java'), *product.options,
             _class_path_file(folder, jars), CONSOLE, 'execute',
             '--include-engine=junit-vintage', '--disable-banner', '--details=tree',
             '--disable-ansi-colors', f'--reports-dir={folder / "reports"}',

@@ -100,7 +100,8 @@ def _java(name: str, folder: str) -> Part:
 
 JAVA_FN_EXECUTION = _java('java-fn-execution', 'runners/java-fn-execution')
 FLINK = _java('flink', 'runners/flink')
-JAVA = (JAVA_FN_EXECUTION, FLINK)
+SPARK = _java('spark', 'runners/spark')
+JAVA = (JAVA_FN_EXECUTION, FLINK, SPARK)
 
 ALL = (PYTHON, GO, *JAVA)
 

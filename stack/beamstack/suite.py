@@ -21,16 +21,17 @@ from beamstack import demo
 from beamstack import devwheel
 from beamstack import docs
 from beamstack import fetch
-from beamstack import flink
 from beamstack import flinkconf
 from beamstack import flinktests
 from beamstack import gobuild
 from beamstack import gotests
 from beamstack import jars
+from beamstack import jobserver
 from beamstack import maven
 from beamstack import prefixes
 from beamstack import prismwheel
 from beamstack import processes
+from beamstack import products
 from beamstack import pytests
 from beamstack import pythons
 from beamstack import rival
@@ -39,6 +40,7 @@ from beamstack.console import Verdict
 from beamstack.errors import CannotRun
 from beamstack.errors import Problem
 from beamstack.errors import ProblemsFound
+from beamstack.products import Product
 from beamstack.pytests import Counts
 from beamstack.series import Series
 from beamstack.workspace import Workspace
@@ -102,7 +104,8 @@ class Suite:
     self.step('wheel twice the same', self.wheel_twice)
     self.step('dev wheel installs', self.dev_installs)
     self.step('Prism', self.prism)
-    self.step('Flink job server', self.flink_job_server)
+    self.step('Flink job server', lambda: self.job_server(products.FLINK))
+    self.step('Spark job server', lambda: self.job_server(products.SPARK))
     if not full:
       self.step('on a Flink cluster', self.on_flink)
     self.step('our tests', self.our_tests)
@@ -194,10 +197,10 @@ class Suite:
     """What tests run of Debian's packages; installs what is missing."""
     return one_good(', '.join(debian.environment(self.space).values()))
 
-  def flink_job_server(self) -> Outcome:
-    """The job server is built, and says which series it carries."""
-    path = flink.job_server(self.space, self.series, self.pins)
-    label = jars.attribute(path, flink.STAMP)
+  def job_server(self, product: Product) -> Outcome:
+    """A job server is built, and says which series it carries."""
+    path = jobserver.build(self.space, self.series, self.pins, product)
+    label = jars.attribute(path, jobserver.STAMP)
     if not label.startswith(f'{self.series.label}.'):
       raise CannotRun(f'{path.name} carries {label}, not the series')
     return one_good(f'{path.name} carries {label}')

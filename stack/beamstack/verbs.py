@@ -15,15 +15,18 @@ from beamstack import clusterverb
 from beamstack import console
 from beamstack import demo
 from beamstack import fetch
-from beamstack import flink
 from beamstack import flinkconf
 from beamstack import flinktests
 from beamstack import gobuild
 from beamstack import javabuild
+from beamstack import jobserver
 from beamstack import maven
 from beamstack import prismwheel
+from beamstack import products
+from beamstack import pytests
 from beamstack import pythons
 from beamstack import series
+from beamstack import sparktests
 from beamstack import suite
 from beamstack import tree
 from beamstack.errors import CannotRun
@@ -159,14 +162,19 @@ def _flink(space: Workspace, options: argparse.Namespace) -> int:
     result = flinktests.run(
         space, current, pins, base=options.base, backend=options.backend,
         full=options.full, more=('-k', options.only) if options.only else ())
-    console.result(result.output)
-    for line in console.problem_lines(result.problems):
-      console.result(line)
-    console.result(str(result.counts))
-    return 1 if result.counts.failed else 0
-  path = flink.job_server(space, current, pins, base=options.base)
+    return _tell(result)
+  path = jobserver.build(
+      space, current, pins, products.FLINK, base=options.base)
   console.result(str(path.relative_to(space.root)))
   return 0
+
+
+def _tell(result: pytests.Result) -> int:
+  console.result(result.output)
+  for line in console.problem_lines(result.problems):
+    console.result(line)
+  console.result(str(result.counts))
+  return 1 if result.counts.failed else 0
 
 
 def _flink_arguments(parser: argparse.ArgumentParser) -> None:
@@ -187,6 +195,37 @@ def _flink_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--full', action='store_true',
       help='let those that watch what grows watch for longer')
+  parser.add_argument(
+      '--only', default='', metavar='WORDS',
+      help='run those of the tests alone that pytest -k WORDS selects')
+
+
+def _spark(space: Workspace, options: argparse.Namespace) -> int:
+  current, pins = _load(space)
+  if options.test:
+    return _tell(
+        sparktests.run(
+            space, current, pins, base=options.base, full=options.full,
+            more=('-k', options.only) if options.only else ()))
+  path = jobserver.build(
+      space, current, pins, products.SPARK, base=options.base)
+  console.result(str(path.relative_to(space.root)))
+  return 0
+
+
+def _spark_arguments(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      '--base', action='store_true',
+      help='build the released job server, without the series, to '
+      'dist/beam-spark-job-server-base.jar')
+  parser.add_argument(
+      '--test', action='store_true',
+      help='run the tests of stack/spark on job servers of their own; with '
+      '--base they fail')
+  parser.add_argument(
+      '--full', action='store_true',
+      help='also on a master and workers that are processes of their own, of '
+      'which one is killed')
   parser.add_argument(
       '--only', default='', metavar='WORDS',
       help='run those of the tests alone that pytest -k WORDS selects')
@@ -326,6 +365,12 @@ ALL = (
         'Released jars, with the classes of the series over them; Beam-Series '
         'in its\nmanifest says which. Needs a JDK and mvn.',
         _flink_arguments),
+    Verb(
+        'spark', _spark,
+        'build the job server for Spark 3, dist/beam-spark-job-server.jar',
+        'Released jars, Spark among them, with the classes of the series over '
+        'them;\nBeam-Series in its manifest says which. Needs a JDK and mvn.',
+        _spark_arguments),
     Verb(
         'cluster', clusterverb.run,
         'start, kill and stop a Flink on this machine', clusterverb.DETAILS,

@@ -12,11 +12,12 @@ import pytest
 
 from beamstack import bases
 from beamstack import edits
-from beamstack import flink
 from beamstack import jars
 from beamstack import javabuild
+from beamstack import jobserver
 from beamstack import overlay
 from beamstack import parts
+from beamstack import products
 from beamstack import pytests
 from beamstack import tree
 from beamstack.errors import CannotRun
@@ -87,7 +88,7 @@ def test_modules_in_java_are_parts():
       parts.FLINK)
   other = 'runners/java-fn-execution/src/main/java/org/x/A.java'
   assert parts.part_of(other) is parts.JAVA_FN_EXECUTION
-  assert parts.part_of('runners/spark/src/main/java/org/x/A.java') is None
+  assert parts.part_of('runners/samza/src/main/java/org/x/A.java') is None
 
 
 def test_a_base_of_sources_holds_what_the_repository_holds(tmp_path):
@@ -164,7 +165,7 @@ def test_pins_of_sources_are_read(tmp_path):
   assert pins.sources == (
       bases.SourcesPin(parts.FLINK, '2', 'a:b', '0'), )
   text = (tmp_path / 'base.toml').read_text()
-  (tmp_path / 'base.toml').write_text(text.replace('"flink"', '"spark"'))
+  (tmp_path / 'base.toml').write_text(text.replace('"flink"', '"samza"'))
   with pytest.raises(CannotRun, match='unknown'):
     bases.load_pins(tmp_path / 'base.toml')
 
@@ -179,6 +180,7 @@ def test_jars_are_laid_together(tmp_path):
           'META-INF/versions/9/module-info.class': 'm',
           'reference.conf': 'a = 1',
           'same': 'of one' * 100,
+          'only/': '',
           'only/one': ''
       })
   two = _jar(
@@ -196,7 +198,7 @@ def test_jars_are_laid_together(tmp_path):
     found = {name: archive.read(name) for name in archive.namelist()}
   assert set(found) == {
       'META-INF/MANIFEST.MF', 'META-INF/services/org.x.S', 'reference.conf',
-      'same', 'only/one'
+      'same', 'only/', 'only/one'
   }
   assert found['META-INF/services/org.x.S'] == b'org.x.A\norg.x.B\n'
   assert found['reference.conf'] == b'a = 1\nb = 2\n'
@@ -217,11 +219,11 @@ def test_classes_are_laid_over_a_jar(tmp_path):
           })
   ], jar, {'Beam-Series': 'none'})
   compiled = {'org/x/A.class': b'new', 'org/x/A$In.class': b'new'}
-  assert flink.stale(jar, compiled) == {'org/x/A.class', 'org/x/A$Gone.class'}
+  assert jobserver.stale(jar, compiled) == {'org/x/A.class', 'org/x/A$Gone.class'}
   target = tmp_path / 'laid.jar'
   jars.lay_over(
       jar, compiled, target, {'Beam-Series': 'stack.1'},
-      flink.stale(jar, compiled))
+      jobserver.stale(jar, compiled))
   with zipfile.ZipFile(target) as archive:
     assert archive.testzip() is None
     assert sorted(archive.namelist()) == [
@@ -250,7 +252,7 @@ class _Space:
     self.space = javabuild.Workspace(root / 'checkout')
     self.space.work.mkdir(parents=True)
     monkeypatch.setenv('PATH', f'{self.bin}:/usr/bin:/bin')
-    monkeypatch.setattr(javabuild, 'class_path', lambda space: [])
+    monkeypatch.setattr(javabuild, 'class_path', lambda *a: [])
 
   def tool(self, name, text):
     path = self.bin / name
@@ -266,7 +268,7 @@ def _jdk(tmp_path, monkeypatch):
 def test_what_javac_finds_are_problems_of_the_file(jdk):
   jdk.tool('javac', 'echo "a/A.java:3: error: no such thing"; exit 1')
   with pytest.raises(ProblemsFound) as caught:
-    javabuild.compile_all(jdk.space, {'a/A.java': b''})
+    javabuild.compile_all(jdk.space, products.FLINK, {'a/A.java': b''})
   assert [(p.where, p.what) for p in caught.value.problems] == [
       ('a/A.java:3', 'no such thing')
   ]
@@ -279,11 +281,11 @@ def test_tests_are_compiled_for_tests_alone(jdk):
       'for f in $(find . -name "*.java"); do touch $d/$(basename $f).class; '
       'done\n')
   found = {'a/src/main/A.java': b'', 'a/src/test/ATest.java': b''}
-  assert set(javabuild.compile_all(jdk.space, found)) == {'A.java.class'}
-  assert set(javabuild.compile_all(jdk.space, found, tests=True)) == {
+  assert set(javabuild.compile_all(jdk.space, products.FLINK, found)) == {'A.java.class'}
+  assert set(javabuild.compile_all(jdk.space, products.FLINK, found, tests=True)) == {
       'A.java.class', 'ATest.java.class'
   }
-  assert javabuild.compile_all(jdk.space, {}) == {}
+  assert javabuild.compile_all(jdk.space, products.FLINK, {}) == {}
 
 
 REPORT = '''<testsuite><testcase classname="org.x.ATest" name="good"/>
@@ -296,6 +298,7 @@ def _junit(jdk, tmp_path, monkeypatch, report, code):
   monkeypatch.setattr(
       javabuild, 'compile_all', lambda *a, **k: {'A.class': b''})
   monkeypatch.setattr(javabuild, 'sources', lambda *a: {})
+  monkeypatch.setattr(products, 'of_test', lambda *a: products.FLINK)
   jdk.tool(
       'java',
       'for a; do case $a in --reports-dir=*) d=${a#*=};; esac; done\n'
@@ -320,4 +323,17 @@ def test_a_class_of_which_nothing_ran_is_a_problem(
 def test_java_is_not_fetched_for_a_series_without_java(tmp_path):
   series = made_up.series(tmp_path, made_up.pull_request())
   space = javabuild.Workspace(pathlib.Path('/nowhere'))
-  assert javabuild.sources(space, series, None) == {}
+  assert javabuild.sources(space, series, None, products.FLINK) == {}
+
+
+def test_a_class_of_tests_runs_on_the_jars_of_its_module(tmp_path):
+  folder = 'runners/{}/src/test/java/org/x/{}Test.java'
+  files = [folder.format(*words) for words in (
+      ('flink', 'A'), ('spark', 'B'), ('java-fn-execution', 'C'))]
+  series = made_up.series(tmp_path, made_up.pull_request(files=files))
+  assert [
+      products.of_test(series, f'org.x.{name}Test').name for name in 'ABC'
+  ] == ['beam-flink-job-server', 'beam-spark-job-server',
+        'beam-flink-job-server']
+  with pytest.raises(CannotRun, match='no file of the series is org.x.DTest'):
+    products.of_test(series, 'org.x.DTest')

@@ -1,7 +1,7 @@
-"""Builds Beam's job server for Flink: released jars with the series over it.
+"""Builds a job server of Beam: released jars with the series over them.
 
-The job server sends its whole class path to the cluster, so it is one jar.
-Its manifest says which series it carries.
+A job server sends its whole class path to the cluster, so it is one jar. Its
+manifest says which series it carries.
 """
 
 import pathlib
@@ -15,46 +15,46 @@ from beamstack import javabuild
 from beamstack import maven
 from beamstack import venvs
 from beamstack.errors import ProblemsFound
+from beamstack.products import Product
 from beamstack.series import Series
 from beamstack.workspace import Workspace
 
-MAIN = 'org.apache.beam.runners.flink.FlinkJobServerDriver'
 STAMP = 'Beam-Series'
-NAME = 'beam-flink-job-server'
 
 
-def _attributes(label: str) -> dict[str, str]:
-  return {'Main-Class': MAIN, 'Multi-Release': 'true', STAMP: label}
+def _attributes(product: Product, label: str) -> dict[str, str]:
+  return {'Main-Class': product.main, 'Multi-Release': 'true', STAMP: label}
 
 
-def released(space: Workspace) -> pathlib.Path:
+def released(space: Workspace, product: Product) -> pathlib.Path:
   """The released job server as one jar; made once."""
-  wanted = maven.load(space, javabuild.RELEASED)
-  target = space.work / 'flink' / f'{NAME}-{wanted.digest}.jar'
+  wanted = maven.load(space, product.released)
+  target = space.work / 'released' / f'{product.name}-{wanted.digest}.jar'
   with venvs.locked(target):
     if not target.is_file():
-      found = maven.fetch(space, javabuild.RELEASED)
+      found = maven.fetch(space, product.released)
       with console.step(f'laying {len(found)} jars together'), \
           tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         partial = pathlib.Path(temporary) / target.name
-        jars.merge(found, partial, _attributes('none'))
+        jars.merge(found, partial, _attributes(product, 'none'))
         partial.rename(target)
   return target
 
 
-def job_server(
-    space: Workspace, series: Series, pins: bases.Pins, *,
+def build(
+    space: Workspace, series: Series, pins: bases.Pins, product: Product, *,
     base: bool = False) -> pathlib.Path:
-  """Builds the job server into dist, with the series or without.
+  """Builds a job server into dist, with the series or without.
 
   Args:
     space: the checkout.
     series: what to lay over.
     pins: base.toml.
+    product: which job server.
     base: build the released one.
   """
-  below = released(space)
-  target = space.dist / (f'{NAME}-base.jar' if base else f'{NAME}.jar')
+  below = released(space, product)
+  target = space.dist / f'{product.name}{"-base" if base else ""}.jar'
   target.parent.mkdir(exist_ok=True)
   compiled = {}
   if not base:
@@ -62,14 +62,15 @@ def job_server(
     if problems:
       raise ProblemsFound(problems)
     compiled = javabuild.compile_all(
-        space, javabuild.sources(space, series, pins), name=NAME)
+        space, product, javabuild.sources(space, series, pins, product),
+        name=product.name)
   with tempfile.TemporaryDirectory(dir=space.dist) as temporary:
     partial = pathlib.Path(temporary) / target.name
     if compiled:
       with console.step(f'laying {len(compiled)} classes over the job server'):
         jars.lay_over(
             below, compiled, partial,
-            _attributes(javabuild.label(series, compiled)),
+            _attributes(product, javabuild.label(series, compiled)),
             without=stale(below, compiled))
     else:
       shutil.copyfile(below, partial)
