@@ -88,6 +88,16 @@ def _join(name: str, texts: list[str]) -> str:
   return ''.join(f'{line}\n' for line in dict.fromkeys(filter(None, lines)))
 
 
+def write(
+    files: Mapping[str, bytes], target: pathlib.Path,
+    attributes: Mapping[str, str]) -> None:
+  """Writes a jar of files alone, by their names."""
+  with zipfile.ZipFile(target, 'w', zipfile.ZIP_DEFLATED) as archive:
+    _write(archive, MANIFEST, manifest(attributes))
+    for name, data in sorted(files.items()):
+      _write(archive, name, data)
+
+
 def lay_over(
     jar: pathlib.Path,
     files: Mapping[str, bytes],

@@ -87,11 +87,13 @@ def compile_all(
     write_files(folder / 'src', wanted)
     classes = folder / 'classes'
     classes.mkdir()
+    processing = _processing(space, product, folder)
     with console.step(f'compiling {len(wanted)} files of Java'):
       code, output = processes.run(
           [
-              javac, '--release', product.release, '-proc:none', '-encoding', 'UTF-8',
-              '-g', '-nowarn', _class_path_file(folder, jars), '-d', classes,
+              javac, '--release', product.release, '-encoding', 'UTF-8', '-g',
+              '-nowarn', '-Xlint:-options', _class_path_file(folder, jars),
+              *processing, '-d', classes,
               *sorted(wanted)
           ],
           cwd=folder / 'src',
@@ -102,6 +104,20 @@ def compile_all(
         path.relative_to(classes).as_posix(): path.read_bytes()
         for path in classes.rglob('*.class')
     }
+
+
+def _processing(
+    space: Workspace, product: Product, folder: pathlib.Path) -> list[str]:
+  """What javac is told of processors: those that are named, and no others."""
+  if not product.processors:
+    return ['-proc:none']
+  generated = folder / 'generated'
+  generated.mkdir()
+  return [
+      '-processorpath',
+      maven.classpath(space, product.processors), '-s',
+      str(generated)
+  ]
 
 
 def _class_path_file(folder: pathlib.Path, jars: list[pathlib.Path]) -> str:
@@ -185,11 +201,28 @@ def _run_junit(
   compiled = compile_all(
       space, product, sources(space, series, pins, product), tests=True,
       name=name)
+  return run_junit(space, product, compiled, [], classes, name)
+
+
+def run_junit(
+    space: Workspace, product: Product, compiled: dict[str, bytes],
+    first: list[pathlib.Path], classes: list[str],
+    name: str) -> pytests.Result:
+  """Runs compiled classes of tests with JUnit.
+
+  Args:
+    space: the checkout.
+    product: on whose jars.
+    compiled: class files by their name in a jar.
+    first: jars that go before those of the product.
+    classes: the classes of tests, with their packages.
+    name: what the log and the problems are named for.
+  """
   log = space.logs / f'{name}.log'
   with tempfile.TemporaryDirectory(dir=space.work) as temporary:
     folder = pathlib.Path(temporary)
     write_files(folder / 'classes', compiled)
-    jars = [folder / 'classes', *class_path(space, product)]
+    jars = [folder / 'classes', *first, *class_path(space, product)]
     code, output = processes.run(
         [
             processes.find_tool('java'), *product.options,

@@ -101,7 +101,8 @@ def _java(name: str, folder: str) -> Part:
 JAVA_FN_EXECUTION = _java('java-fn-execution', 'runners/java-fn-execution')
 FLINK = _java('flink', 'runners/flink')
 SPARK = _java('spark', 'runners/spark')
-JAVA = (JAVA_FN_EXECUTION, FLINK, SPARK)
+JAVA_CORE = _java('java-core', 'sdks/java/core')
+JAVA = (JAVA_FN_EXECUTION, FLINK, SPARK, JAVA_CORE)
 
 ALL = (PYTHON, GO, *JAVA)
 

@@ -17,20 +17,23 @@ class Product:
     name: of the jar in dist, without its suffix, and of logs.
     parts: the modules whose files it holds. A module may be in more than one
       product: it is compiled on the jars of each.
-    released: the set of jars, below stack/maven, that it is laid over.
+    released: the set of jars, below stack/maven, that it is laid over, or
+      put before on a class path.
     tools: the set of jars that only compiling and testing needs.
-    main: the class that runs.
+    main: the class that runs; empty for a library.
     options: what Java is given to run it, or its tests.
     release: the oldest Java that it runs on.
+    processors: the set of jars with what javac runs over its sources.
   """
 
   name: str
   parts: tuple[parts.Part, ...]
   released: str
-  main: str
-  options: tuple[str, ...]
+  main: str = ''
+  options: tuple[str, ...] = ()
   tools: str = 'java-tests'
   release: str = '11'
+  processors: str = ''
 
   def holds(self, path: str) -> bool:
     return any(part.holds(path) for part in self.parts)
@@ -48,7 +51,15 @@ SPARK = Product(
     released='spark-job-server',
     main='org.apache.beam.runners.spark.SparkJobServerDriver',
     options=sparkconf.JAVA_OPTIONS)
-ALL = (FLINK, SPARK)
+JAVA_SDK = Product(
+    name='beam-sdks-java-watch',
+    parts=(parts.JAVA_CORE, ),
+    released='java-direct',
+    tools='java-direct-tests',
+    # That of the released jar, which it is put before.
+    release='8',
+    processors='java-processors')
+ALL = (FLINK, SPARK, JAVA_SDK)
 
 
 def of_test(series: Series, test: str) -> Product:

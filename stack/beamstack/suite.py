@@ -27,6 +27,7 @@ from beamstack import gobuild
 from beamstack import gotests
 from beamstack import jars
 from beamstack import jobserver
+from beamstack import javasdk
 from beamstack import maven
 from beamstack import prefixes
 from beamstack import prismwheel
@@ -108,6 +109,7 @@ class Suite:
     self.step('Spark job server', lambda: self.job_server(products.SPARK))
     if not full:
       self.step('on a Flink cluster', self.on_flink)
+    self.step('Java SDK', self.java_sdk)
     self.step('our tests', self.our_tests)
     self.step('the base breaks the rules', self.broken_by_the_base)
     self.step('Beam\'s own tests', self.upstream_tests)
@@ -204,6 +206,10 @@ class Suite:
     if not label.startswith(f'{self.series.label}.'):
       raise CannotRun(f'{path.name} carries {label}, not the series')
     return one_good(f'{path.name} carries {label}')
+
+  def java_sdk(self) -> Outcome:
+    """The jar, before the released ones: our tests and Beam's own."""
+    return from_result(javasdk.test(self.space, self.series, self.pins))
 
   def on_flink(
       self, backend: str = flinkconf.BACKENDS[0],

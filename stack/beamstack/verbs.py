@@ -19,6 +19,7 @@ from beamstack import flinkconf
 from beamstack import flinktests
 from beamstack import gobuild
 from beamstack import javabuild
+from beamstack import javasdk
 from beamstack import jobserver
 from beamstack import maven
 from beamstack import prismwheel
@@ -231,6 +232,22 @@ def _spark_arguments(parser: argparse.ArgumentParser) -> None:
       help='run those of the tests alone that pytest -k WORDS selects')
 
 
+def _java(space: Workspace, options: argparse.Namespace) -> int:
+  current, pins = _load(space)
+  if options.test:
+    return _tell(javasdk.test(space, current, pins))
+  path = javasdk.build(space, current, pins)
+  console.result(str(path.relative_to(space.root)))
+  return 0
+
+
+def _java_arguments(parser: argparse.ArgumentParser) -> None:
+  parser.add_argument(
+      '--test', action='store_true',
+      help='run our tests and Beam\'s own of what it changes, with the jar '
+      'before the released ones')
+
+
 def _maven(space: Workspace, options: argparse.Namespace) -> int:
   if options.pin:
     pinned = maven.pin(space, options.name)
@@ -371,6 +388,13 @@ ALL = (
         'Released jars, Spark among them, with the classes of the series over '
         'them;\nBeam-Series in its manifest says which. Needs a JDK and mvn.',
         _spark_arguments),
+    Verb(
+        'java', _java,
+        'build what goes before Beam\'s Java SDK, '
+        'dist/beam-sdks-java-watch.jar',
+        'Put it before beam-sdks-java-core 2.73.0 on the class path of a '
+        'pipeline.\nBeam-Series in its manifest says which series it '
+        'carries. Needs a JDK and mvn.', _java_arguments),
     Verb(
         'cluster', clusterverb.run,
         'start, kill and stop a Flink on this machine', clusterverb.DETAILS,

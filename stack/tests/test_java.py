@@ -14,7 +14,9 @@ from beamstack import bases
 from beamstack import edits
 from beamstack import jars
 from beamstack import javabuild
+from beamstack import javasdk
 from beamstack import jobserver
+from beamstack import maven
 from beamstack import overlay
 from beamstack import parts
 from beamstack import products
@@ -208,6 +210,15 @@ def test_jars_are_laid_together(tmp_path):
   assert jars.attribute(made[0], 'Missing') == ''
 
 
+def test_files_alone_make_a_jar(tmp_path):
+  made = [tmp_path / name for name in ('made.jar', 'again.jar')]
+  for path in made:
+    jars.write({'b': b'2', 'a/A.class': b'1'}, path, {'Beam-Series': 's.1'})
+  assert made[0].read_bytes() == made[1].read_bytes()
+  assert jars.names(made[0]) == [jars.MANIFEST, 'a/A.class', 'b']
+  assert jars.attribute(made[0], 'Beam-Series') == 's.1'
+
+
 def test_classes_are_laid_over_a_jar(tmp_path):
   jar = tmp_path / 'base.jar'
   jars.merge([
@@ -286,6 +297,35 @@ def test_tests_are_compiled_for_tests_alone(jdk):
       'A.java.class', 'ATest.java.class'
   }
   assert javabuild.compile_all(jdk.space, products.FLINK, {}) == {}
+
+
+def test_processors_run_where_a_product_names_some(jdk, monkeypatch):
+  jdk.tool('javac', 'echo "a/A.java:1: error: $*"; exit 1')
+  monkeypatch.setattr(maven, 'classpath', lambda space, name: f'{name}.jar')
+  said = {}
+  for product in (products.FLINK, products.JAVA_SDK):
+    with pytest.raises(ProblemsFound) as caught:
+      javabuild.compile_all(jdk.space, product, {'a/A.java': b''})
+    said[product] = caught.value.problems[0].what
+  assert '-proc:none' in said[products.FLINK]
+  assert '-proc:none' not in said[products.JAVA_SDK]
+  assert '-processorpath java-processors.jar' in said[products.JAVA_SDK]
+  assert '--release 8 ' in said[products.JAVA_SDK]
+
+
+def test_beams_own_tests_are_those_of_what_the_series_changes(tmp_path):
+  path = 'sdks/java/core/src/test/java/org/x/OursTest.java'
+  series = made_up.series(
+      tmp_path,
+      made_up.pull_request(
+          name='sdk', files=(path, ),
+          tests=('java:org.x.OursTest', 'some.module'),
+          upstream_tests=('java:org.x.BeamTest', )),
+      made_up.pull_request(
+          name='flink', files=(OWN, ),
+          upstream_tests=('java:org.x.FlinkTest', )))
+  assert javasdk.test_classes(series) == (['org.x.OursTest'],
+                                          ['org.x.BeamTest'])
 
 
 REPORT = '''<testsuite><testcase classname="org.x.ATest" name="good"/>

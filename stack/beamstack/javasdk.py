@@ -1,0 +1,71 @@
+"""Builds the jar that goes before Beam's Java SDK on a class path.
+
+It holds only what the series changes or adds, so that it can be read and
+dropped; its manifest says which series that is. It is tested as people use it:
+before the released jars, with Beam's own tests of what it changes.
+"""
+
+import pathlib
+import tempfile
+
+from beamstack import bases
+from beamstack import jars
+from beamstack import javabuild
+from beamstack import jobserver
+from beamstack import prefixes
+from beamstack import products
+from beamstack import pytests
+from beamstack.errors import CannotRun
+from beamstack.errors import ProblemsFound
+from beamstack.products import JAVA_SDK
+from beamstack.series import Series
+from beamstack.workspace import Workspace
+
+
+def build(space: Workspace, series: Series, pins: bases.Pins) -> pathlib.Path:
+  """Builds the jar into dist."""
+  problems = javabuild.format_problems(space, series)
+  if problems:
+    raise ProblemsFound(problems)
+  compiled = javabuild.compile_all(
+      space, JAVA_SDK, javabuild.sources(space, series, pins, JAVA_SDK),
+      name=JAVA_SDK.name)
+  if not compiled:
+    raise CannotRun('the series has nothing for the Java SDK')
+  target = space.dist / f'{JAVA_SDK.name}.jar'
+  target.parent.mkdir(exist_ok=True)
+  with tempfile.TemporaryDirectory(dir=space.dist) as temporary:
+    partial = pathlib.Path(temporary) / target.name
+    jars.write(
+        compiled, partial,
+        {jobserver.STAMP: javabuild.label(series, compiled)})
+    partial.replace(target)
+  return target
+
+
+def test_classes(series: Series) -> tuple[list[str], list[str]]:
+  """The classes of tests: ours, and Beam's own of what the series changes."""
+  ours, others = [], []
+  for pr in series.pull_requests:
+    for name in prefixes.split_tests(pr.tests).java:
+      if products.of_test(series, name) is JAVA_SDK:
+        ours.append(name)
+    if any(map(JAVA_SDK.holds, pr.files)):
+      others += prefixes.split_tests(pr.upstream_tests).java
+  return ours, sorted(set(others))
+
+
+def test(
+    space: Workspace, series: Series, pins: bases.Pins) -> pytests.Result:
+  """Runs ours and Beam's own tests with the jar before the released ones."""
+  jar = build(space, series, pins)
+  ours, others = test_classes(series)
+  compiled = javabuild.compile_all(
+      space, JAVA_SDK, javabuild.sources(space, series, pins, JAVA_SDK),
+      tests=True, name=f'{JAVA_SDK.name}-tests')
+  tests = {
+      name: data for name, data in compiled.items()
+      if name not in jars.names(jar)
+  }
+  return javabuild.run_junit(
+      space, JAVA_SDK, tests, [jar], ours + others, JAVA_SDK.name)
