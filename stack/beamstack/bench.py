@@ -4,6 +4,8 @@ import pathlib
 
 from beamstack import bases
 from beamstack import debian
+from beamstack import flink
+from beamstack import flinkdist
 from beamstack import gobuild
 from beamstack import maven
 from beamstack import pythons
@@ -13,6 +15,7 @@ from beamstack.workspace import Workspace
 
 # Their scripts. None has the name of a client library, which it would hide.
 SUBJECTS = {
+    'flink': 'flink.py',
     'kafka': 'kafka.py',
     'prism': 'prism.py',
     'redis': 'redis_streams.py',
@@ -34,6 +37,15 @@ def command(
   if not pins.newer:
     raise CannotRun('base.toml pins no newer release to compare with')
   ours = pythons.with_series(space, series, pins)
+  if subject == 'flink':
+    base = flink.job_server(space, series, pins, base=True)
+    server = flink.job_server(space, series, pins)
+    return [
+        str(ours), str(script), '--ours', str(ours), '--flink',
+        str(flinkdist.distribution(space)), '--base-job-server', str(base),
+        '--job-server', str(server), '--out',
+        str(space.root / 'benchmarks' / 'results'), *arguments
+    ]
   if subject == 'kafka':
     prism = gobuild.prism(space, series, pins, 'prism')
     return [
