@@ -4,10 +4,11 @@ import pathlib
 
 from beamstack import bases
 from beamstack import debian
-from beamstack import flink
 from beamstack import flinkdist
 from beamstack import gobuild
+from beamstack import jobserver
 from beamstack import maven
+from beamstack import products
 from beamstack import pythons
 from beamstack.errors import CannotRun
 from beamstack.series import Series
@@ -38,8 +39,9 @@ def command(
     raise CannotRun('base.toml pins no newer release to compare with')
   ours = pythons.with_series(space, series, pins)
   if subject == 'flink':
-    base = flink.job_server(space, series, pins, base=True)
-    server = flink.job_server(space, series, pins)
+    base, server = (
+        jobserver.build(space, series, pins, products.FLINK, base=base)
+        for base in (True, False))
     return [
         str(ours), str(script), '--ours', str(ours), '--flink',
         str(flinkdist.distribution(space)), '--base-job-server', str(base),

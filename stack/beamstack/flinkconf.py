@@ -60,6 +60,8 @@ def configuration(
       'rest.bind-address': '127.0.0.1',
       'rest.port': settings.port,
       'web.submit.enable': 'false',
+      # What the REST API tells is no older than this, in milliseconds.
+      'web.refresh-interval': 200,
       'parallelism.default': 1,
       'io.tmp.dirs': folder / 'tmp',
       'state.backend.type': settings.backend,

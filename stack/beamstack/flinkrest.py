@@ -10,6 +10,7 @@ from typing import Any
 from beamstack.errors import CannotRun
 
 SECONDS = 5.0
+SAVEPOINT_SECONDS = 120.0
 ENDED = ('FINISHED', 'FAILED', 'CANCELED')
 
 
@@ -69,6 +70,27 @@ class Rest:
     self._ask(
         urllib.request.Request(
             f'{self._url}/jobs/{job_id}?mode=cancel', method='PATCH'))
+
+  def stop(self, job_id: str) -> str:
+    """Takes a savepoint, and stops a job with it; returns its path."""
+    asked = self._ask(
+        urllib.request.Request(
+            f'{self._url}/jobs/{job_id}/stop', method='POST',
+            data=json.dumps({'drain': False}).encode(),
+            headers={'Content-Type': 'application/json'}))
+    path = f'/jobs/{job_id}/savepoints/{asked["request-id"]}'
+
+    def done(rest: 'Rest') -> dict | None:
+      said = rest.get(path)
+      return said if said['status']['id'] == 'COMPLETED' else None
+
+    said = self.wait('a savepoint', done, SAVEPOINT_SECONDS)['operation']
+    if 'location' not in said:
+      cause = said.get('failure-cause', {}).get('stack-trace', 'no cause told')
+      raise CannotRun(
+          'Flink took no savepoint: ' + cause.strip().splitlines()[0],
+          './beamstack cluster logs job-manager')
+    return said['location']
 
   def wait(
       self, what: str, condition: Callable[['Rest'], Any],

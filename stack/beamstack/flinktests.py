@@ -5,7 +5,9 @@ import pathlib
 import tempfile
 
 from beamstack import bases
+from beamstack import debian
 from beamstack import flinkdist
+from beamstack import flinkfigures
 from beamstack import jobserver
 from beamstack import products
 from beamstack import pytests
@@ -27,7 +29,8 @@ def run(
     base: use the released job server. The tests fail there: that is what
       they are for.
     backend: where Flink keeps state.
-    full: let those that watch what grows watch for longer.
+    full: kill at ten moments instead of one, and watch for longer; the
+      figures go to benchmarks/results.
     more: more options of pytest.
   """
   folder = space.stack / 'flink'
@@ -38,15 +41,22 @@ def run(
               space, series, pins, products.FLINK, base=base)),
       'FLINK_BACKEND': backend,
       'FLINK_FULL': 'yes' if full else '',
+      'FLINK_SERVER': flinkfigures.RELEASED if base else 'ours',
+      'REDIS_SERVER': os.fspath(debian.find(space, debian.REDIS_SERVER)),
   }
   with tempfile.TemporaryDirectory() as elsewhere:
-    return pytests.run(
+    figures = pathlib.Path(elsewhere) / 'figures'
+    result = pytests.run(
         pythons.with_series(space, series, pins), [os.fspath(folder)],
         name='flink-base' if base else f'flink-{backend}',
         logs=space.logs,
         cwd=pathlib.Path(elsewhere),
         rootdir=folder,
-        env=environment,
+        env={**environment, 'FLINK_FIGURES': os.fspath(figures)},
         expected=[]
         if more else sorted(path.stem for path in folder.glob('test_*.py')),
         more=('-s', *more))
+    if full:
+      flinkfigures.keep(
+          space.root / 'benchmarks' / 'results', flinkfigures.read(figures))
+    return result

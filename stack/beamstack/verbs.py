@@ -195,7 +195,8 @@ def _flink_arguments(parser: argparse.ArgumentParser) -> None:
       help='where that cluster keeps state')
   parser.add_argument(
       '--full', action='store_true',
-      help='let those that watch what grows watch for longer')
+      help='kill at ten moments instead of one, and watch for longer; the '
+      'figures go to benchmarks/results')
   parser.add_argument(
       '--only', default='', metavar='WORDS',
       help='run those of the tests alone that pytest -k WORDS selects')

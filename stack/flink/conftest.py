@@ -14,94 +14,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 # pylint: disable=wrong-import-position
 from beamstack import cluster as clusters
 from beamstack import flinkconf
-from beamstack import flinkrest
 from beamstack import processes
-
-
-# A pool of workers starts them as `python`.
-_ENVIRONMENT = {
-    **os.environ, 'PYTHONPATH': str(HERE),
-    'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'
-}
-
-
-class Running:
-  """A pipeline that runs on a cluster."""
-
-  def __init__(self, cluster, pool, read, folder):
-    self.cluster = cluster
-    self.folder = folder
-    self.log = folder / 'pipeline.log'
-    before = {job['jid'] for job in cluster.rest().jobs()}
-    with open(self.log, 'wb') as log:
-      self._child = subprocess.Popen(
-          [
-              sys.executable, HERE / 'pipelines.py', read, folder,
-              *flinkconf.pipeline_options(cluster.settings(), pool)
-          ],
-          stdout=log,
-          stderr=subprocess.STDOUT,
-          env=_ENVIRONMENT,
-          start_new_session=True)
-    self.job = cluster.rest().wait(
-        'the job to run', lambda rest: self._new_job(rest, before), 90)
-
-  def _new_job(self, rest, before):
-    if self._child.poll() is not None:
-      pytest.fail('the pipeline ended: ' + self.log.read_text()[-2000:])
-    for job in rest.jobs():
-      if job['jid'] not in before and job['state'] == 'RUNNING':
-        return job['jid']
-    return None
-
-  def checkpoint(self):
-    """The latest completed checkpoint; None if there is none yet."""
-    return self.cluster.rest().checkpoints(
-        self.job)['latest']['completed']
-
-  def results(self):
-    """What was counted, by key."""
-    path = self.folder / 'results.jsonl'
-    if not path.exists():
-      return {}
-    lines = (json.loads(line) for line in path.read_text().splitlines())
-    return {key: counted for key, *counted in lines}
-
-  def count(self, file):
-    path = self.folder / file
-    return path.stat().st_size if path.exists() else 0
-
-  def wait(self, what, condition, seconds):
-    """Waits for something, or until the job failed for good."""
-
-    def met(rest):
-      if rest.job(self.job)['state'] == 'FAILED':
-        pytest.fail(f'the job failed, see {self.cluster.folder}')
-      return condition()
-
-    return self.cluster.rest().wait(what, met, seconds)
-
-  def wait_for_checkpoint(self, seconds=60.0):
-    """Waits for a checkpoint that was begun from now on; returns it."""
-    counts = self.cluster.rest().checkpoints(self.job)['counts']
-    begun = counts['total']
-
-    def found():
-      latest = self.checkpoint()
-      return latest if latest and latest['id'] > begun else None
-
-    return self.wait('a checkpoint', found, seconds)
-
-  def end(self):
-    try:
-      rest = self.cluster.rest()
-      if rest.job(self.job)['state'] not in flinkrest.ENDED:
-        rest.cancel(self.job)
-      rest.wait(
-          'the job to end', lambda rest: rest.job(self.job)['state'] in
-          flinkrest.ENDED, 60)
-    finally:
-      processes.end(self._child)
+import running
 
 
 def _start(cluster):
@@ -135,6 +49,12 @@ def cluster(tmp_path_factory):
   assert not made.living()
 
 
+@pytest.fixture
+def cluster_up(cluster):
+  """Starts again what was killed."""
+  return lambda: _start(cluster)
+
+
 @pytest.fixture(scope='session')
 def pool(tmp_path_factory):
   """The port of a pool of workers, each a process of its own."""
@@ -149,7 +69,7 @@ def pool(tmp_path_factory):
         ],
         stdout=log,
         stderr=subprocess.STDOUT,
-        env=_ENVIRONMENT,
+        env=running.ENVIRONMENT,
         start_new_session=True)
   try:
     yield port
@@ -162,12 +82,32 @@ def run(cluster, pool, tmp_path):
   """Runs a pipeline, and ends it with the test."""
   started = []
 
-  def start(read):
-    running = Running(cluster, pool, read, tmp_path)
-    started.append(running)
-    return running
+  def start(read, **options):
+    started.append(running.Running(cluster, pool, read, tmp_path, **options))
+    return started[-1]
 
   yield start
-  for running in started:
-    running.end()
+  # A test may have killed what they are ended by.
   _start(cluster)
+  for one in started:
+    one.end()
+
+
+@pytest.fixture
+def tell(request):
+  """Notes the figures of a test, where FLINK_FIGURES says, and prints them."""
+
+  def note(**figures):
+    line = json.dumps({
+        'test': request.node.originalname,
+        'backend': _SETTINGS.backend,
+        'server': os.environ.get('FLINK_SERVER', 'ours'),
+        **figures
+    })
+    print(line)
+    path = os.environ.get('FLINK_FIGURES')
+    if path:
+      with open(path, 'a', encoding='utf-8') as notes:
+        notes.write(line + '\n')
+
+  return note

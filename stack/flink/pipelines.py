@@ -1,7 +1,7 @@
 """The pipelines that the tests of this folder run on a Flink cluster.
 
-Run as a program, with a name, a folder, and options of pipelines. What a
-pipeline did is in the folder: `polls` has a line with the time of each poll,
+Run as a program, with the name of a read here or `module.name`, a folder, and
+options of pipelines. What a pipeline did is in the folder: `polls` has a line with the time of each poll,
 `marks` a byte for each checkpoint of a bundle, `readers` a line with the
 position that each reader began at, `finalized` one for each mark that was
 finalized, `results.jsonl` one for what was counted of a key; the last line of
@@ -9,6 +9,7 @@ a key holds.
 """
 
 import argparse
+import importlib
 import json
 import pathlib
 import sys
@@ -101,13 +102,19 @@ class NumbersReader(unbounded_source.UnboundedReader):
 
 
 class Count(beam.DoFn):
-  """Counts, sums and sums the squares of a key; writes them at the end."""
+  """Counts, sums and sums the squares of a key; writes them at the end.
+
+  Args:
+    folder: where to write.
+    at_once: whether to write with each record, too, for what has no end.
+  """
 
   COUNTED = ReadModifyWriteStateSpec('counted', FastPrimitivesCoder())
   END = TimerSpec('end', TimeDomain.WATERMARK)
 
-  def __init__(self, folder):
+  def __init__(self, folder, at_once=False):
     self.folder = pathlib.Path(folder)
+    self.at_once = at_once
 
   def process(
       self,
@@ -115,10 +122,12 @@ class Count(beam.DoFn):
       window=beam.DoFn.WindowParam,
       counted=beam.DoFn.StateParam(COUNTED),
       end=beam.DoFn.TimerParam(END)):
-    _, number = element
+    key, number = element
     count, total, squares = counted.read() or (0, 0, 0)
     counted.write((count + 1, total + number, squares + number * number))
     end.set(window.max_timestamp())
+    if self.at_once:
+      self.write(key, counted)
 
   @on_timer(END)
   def write(
@@ -246,17 +255,27 @@ READS = {
 }
 
 
+def read_named(name):
+  """What begins a pipeline, by its name here or in another module."""
+  module, _, inner = name.rpartition('.')
+  if module:
+    return getattr(importlib.import_module(module), inner)
+  return READS[name]
+
+
 def main(arguments):
   parser = argparse.ArgumentParser()
-  parser.add_argument('read', choices=READS)
+  parser.add_argument('read', help=', '.join(READS) + ', or module.name')
   parser.add_argument('folder', type=pathlib.Path)
+  parser.add_argument('--count_at_once', action='store_true')
   options, rest = parser.parse_known_args(arguments)
+  read = read_named(options.read)
   pipeline = beam.Pipeline(options=PipelineOptions(rest))
-  records = pipeline | READS[options.read](options.folder)
+  records = pipeline | read(options.folder.absolute())
   _ = (
       records
       | beam.Map(lambda kv: kv).with_output_types(tuple[str, int])
-      | beam.ParDo(Count(options.folder)))
+      | beam.ParDo(Count(options.folder.absolute(), options.count_at_once)))
   pipeline.run().wait_until_finish()
 
 
