@@ -227,8 +227,9 @@ def run_junit(
         [
             processes.find_tool('java'), *product.options,
             _class_path_file(folder, jars), CONSOLE, 'execute',
-            '--include-engine=junit-vintage', '--disable-banner', '--details=tree',
-            '--disable-ansi-colors', f'--reports-dir={folder / "reports"}',
+            '--include-engine=junit-vintage', '--disable-banner',
+            '--details=tree', '--disable-ansi-colors',
+            f'--reports-dir={folder / "reports"}',
             *(f'--select-class={one}' for one in classes)
         ],
         cwd=folder,

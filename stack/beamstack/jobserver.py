@@ -23,7 +23,26 @@ STAMP = 'Beam-Series'
 
 
 def _attributes(product: Product, label: str) -> dict[str, str]:
-  return {'Main-Class': product.main, 'Multi-Release': 'true', STAMP: label}
+  return {
+      'Main-Class': product.main,
+      'Multi-Release': 'true',
+      STAMP: label,
+      **opened(product.options)
+  }
+
+
+def opened(options: tuple[str, ...]) -> dict[str, str]:
+  """What a manifest says in the place of options, so that -jar is enough."""
+  found = {}
+  for kind in ('opens', 'exports'):
+    start = f'--add-{kind}='
+    names = [
+        option.removeprefix(start).partition('=')[0] for option in options
+        if option.startswith(start)
+    ]
+    if names:
+      found[f'Add-{kind.capitalize()}'] = ' '.join(names)
+  return found
 
 
 def released(space: Workspace, product: Product) -> pathlib.Path:

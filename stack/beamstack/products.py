@@ -1,4 +1,4 @@
-"""What the series builds in Java: each product with its modules and its jars."""
+"""What the series builds in Java: each product with its modules and jars."""
 
 import dataclasses
 

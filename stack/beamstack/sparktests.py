@@ -26,7 +26,7 @@ def run(
     pins: base.toml.
     base: use the released job server. The tests fail there: that is what
       they are for.
-    full: also kill a worker of a cluster.
+    full: also on a cluster, of which a worker is killed.
     more: more options of pytest.
   """
   folder = space.stack / 'spark'

@@ -36,6 +36,7 @@ from beamstack import products
 from beamstack import pytests
 from beamstack import pythons
 from beamstack import rival
+from beamstack import sparktests
 from beamstack import wheelfile
 from beamstack.console import Verdict
 from beamstack.errors import CannotRun
@@ -109,6 +110,7 @@ class Suite:
     self.step('Spark job server', lambda: self.job_server(products.SPARK))
     if not full:
       self.step('on a Flink cluster', self.on_flink)
+      self.step('on Spark', self.on_spark)
     self.step('Java SDK', self.java_sdk)
     self.step('our tests', self.our_tests)
     self.step('the base breaks the rules', self.broken_by_the_base)
@@ -144,6 +146,7 @@ class Suite:
         self.step(
             f'on Flink, {backend}',
             lambda b=backend: self.on_flink(b, full=True))
+      self.step('on Spark', lambda: self.on_spark(full=True))
     self.report.finish()
     console.note(f'{time.monotonic() - start:.0f} s in all')
     console.result(str(self.counts))
@@ -218,6 +221,11 @@ class Suite:
     return from_result(
         flinktests.run(
             self.space, self.series, self.pins, backend=backend, full=full))
+
+  def on_spark(self, full: bool = False) -> Outcome:
+    """Pipelines on a real job server; in full, on a cluster as well."""
+    return from_result(
+        sparktests.run(self.space, self.series, self.pins, full=full))
 
   def unit_tests(self) -> Outcome:
     """The program's own tests, with the Python that runs it."""
