@@ -122,9 +122,10 @@ class TaskFinalizer {
       answers.add(bundle.requestFinalization());
     }
     // The worker may end when we no longer need it.
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
     for (CompletableFuture<InstructionResponse> answer : answers) {
       try {
-        answer.get(SECONDS, TimeUnit.SECONDS);
+        answer.get(end - System.nanoTime(), TimeUnit.NANOSECONDS);
       } catch (ExecutionException | TimeoutException e) {
         LOG.warn("A bundle was not finalized", e);
       }
