@@ -67,5 +67,15 @@ def test(
       name: data for name, data in compiled.items()
       if name not in jars.names(jar)
   }
-  return javabuild.run_junit(
-      space, JAVA_SDK, tests, [jar], ours + others, JAVA_SDK.name)
+
+
+  def run(classes: list[str], name: str) -> pytests.Result:
+    return javabuild.run_junit(space, JAVA_SDK, tests, [jar], classes, name)
+
+  result = run(ours, JAVA_SDK.name)
+  theirs = run(others, f'{JAVA_SDK.name}-theirs')
+  if theirs.counts.failed:
+    # Beam's own wait for a second at most, which a busy machine may take.
+    theirs = run(others, f'{JAVA_SDK.name}-theirs-again')
+    theirs.notes.append('Beam\'s own were tried twice')
+  return pytests.joined([result, theirs])
