@@ -42,6 +42,7 @@ from typing import Sequence
 
 from apache_beam.io._watch_seen import SeenKeys
 from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 # By how much clocks may differ, in microseconds.
 CLOCK_SKEW = 60 * 1000000
@@ -61,7 +62,9 @@ def entry_micros(packed: bytes) -> int:
 
 def floor_of(cursor: Optional[int], lateness: int) -> Optional[int]:
   """Below which event time outputs are dropped; None: there is no bound."""
-  return None if cursor is None else cursor - lateness
+  # No time is below the first, and packed entries have no room for one.
+  return None if cursor is None else max(
+      cursor - lateness, MIN_TIMESTAMP.micros)
 
 
 class RecentKeys(SeenKeys):
