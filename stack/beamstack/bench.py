@@ -1,13 +1,17 @@
 """The verb `bench`: measures the series against upstream's own, or a client."""
 
 import pathlib
+import sys
 
 from beamstack import bases
 from beamstack import debian
 from beamstack import flinkdist
 from beamstack import gobuild
+from beamstack import javabuild
+from beamstack import javasdk
 from beamstack import jobserver
 from beamstack import maven
+from beamstack import processes
 from beamstack import products
 from beamstack import pythons
 from beamstack.errors import CannotRun
@@ -17,6 +21,7 @@ from beamstack.workspace import Workspace
 # Their scripts. None has the name of a client library, which it would hide.
 SUBJECTS = {
     'flink': 'flink.py',
+    'java-watch': 'java_watch.py',
     'kafka': 'kafka.py',
     'prism': 'prism.py',
     'redis': 'redis_streams.py',
@@ -35,6 +40,19 @@ def command(
   script = space.root / 'benchmarks' / SUBJECTS[subject]
   if not script.is_file():
     raise CannotRun(f'{script} is not there', 'git status')
+  if subject == 'java-watch':
+    jar = javasdk.build(space, series, pins)
+    classes = javasdk.bench_classes(
+        space, series, pins, jar, script.with_suffix(''))
+    return [
+        sys.executable, str(script), '--java',
+        str(processes.find_tool('java')), '--jar', str(jar), '--classes',
+        str(classes), '--released',
+        ':'.join(
+            str(jar) for jar in javabuild.class_path(
+                space, products.JAVA_SDK)), '--out',
+        str(space.root / 'benchmarks' / 'results'), *arguments
+    ]
   if not pins.newer:
     raise CannotRun('base.toml pins no newer release to compare with')
   ours = pythons.with_series(space, series, pins)

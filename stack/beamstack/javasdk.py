@@ -7,6 +7,7 @@ before the released jars, with Beam's own tests of what it changes.
 
 import dataclasses
 import pathlib
+import shutil
 import tempfile
 
 from beamstack import bases
@@ -20,6 +21,7 @@ from beamstack.errors import CannotRun
 from beamstack.errors import ProblemsFound
 from beamstack.products import JAVA_SDK
 from beamstack.series import Series
+from beamstack.tree import write_files
 from beamstack.workspace import Workspace
 
 
@@ -44,6 +46,34 @@ def build(space: Workspace, series: Series, pins: bases.Pins) -> pathlib.Path:
   return target
 
 
+def bench_classes(
+    space: Workspace, series: Series, pins: bases.Pins, jar: pathlib.Path,
+    folder: pathlib.Path) -> pathlib.Path:
+  """Compiles a folder of benchmarks, with the tests that they use.
+
+  What the jar has is left out: they run with it, and without.
+  """
+  found = javabuild.sources(space, series, pins, JAVA_SDK)
+  for path in sorted(folder.glob('*.java')):
+    found[path.relative_to(space.root).as_posix()] = path.read_bytes()
+  target = space.work / f'{folder.name}-classes'
+  shutil.rmtree(target, ignore_errors=True)
+  write_files(target, _beside(jar, space, found, folder.name))
+  return target
+
+
+def _beside(
+    jar: pathlib.Path, space: Workspace, found: dict[str, bytes],
+    name: str) -> dict[str, bytes]:
+  """The classes of sources, without those that the jar has."""
+  compiled = javabuild.compile_all(
+      space, JAVA_SDK, found, tests=True, name=name)
+  inside = set(jars.names(jar))
+  return {
+      name: data for name, data in compiled.items() if name not in inside
+  }
+
+
 def test_classes(series: Series) -> tuple[list[str], list[str]]:
   """The classes of tests: ours, and Beam's own of what the series changes."""
   ours, others = [], []
@@ -61,14 +91,9 @@ def test(
   """Runs ours and Beam's own tests with the jar before the released ones."""
   jar = build(space, series, pins)
   ours, others = test_classes(series)
-  compiled = javabuild.compile_all(
-      space, JAVA_SDK, javabuild.sources(space, series, pins, JAVA_SDK),
-      tests=True, name=f'{JAVA_SDK.name}-tests')
-  tests = {
-      name: data for name, data in compiled.items()
-      if name not in jars.names(jar)
-  }
-
+  tests = _beside(
+      jar, space, javabuild.sources(space, series, pins, JAVA_SDK),
+      f'{JAVA_SDK.name}-tests')
 
   def run(classes: list[str], name: str) -> pytests.Result:
     return javabuild.run_junit(space, JAVA_SDK, tests, [jar], classes, name)
