@@ -30,15 +30,16 @@ import org.joda.time.Instant;
  * Tells outputs that are lost behind the cursor of a watch from those that were output long ago.
  *
  * <p>Both are listed below the floor, poll for poll. The state of a watch no longer knows which is
- * which: that is what keeps it small. So this process remembers what was below the floor after the
- * last poll, and what is there now and was not before, is lost. It is for counting alone. Where
- * this process did not make the last poll it cannot tell, and says that nothing was lost.
+ * which: that is what keeps it small. So this process remembers what was below the floor, and what
+ * is there now and never was before, is lost. It is for counting alone. Where this process did not
+ * make the last poll, or there is too much to remember, it cannot tell, and says that nothing was
+ * lost.
  *
  * <p>What is remembered of a watch is good for one position of its cursor only: work that went on
  * elsewhere in between, or that was restored from an older checkpoint, brings another.
  */
 final class WatchLateOutputs {
-  /** Of all watches of a process together; a hash takes some 100 bytes. */
+  /** Of all watches of a process together; a hash takes some 100 bytes. Then the oldest go. */
   static final int MAX_HASHES = 1_000_000;
 
   /** What this process remembers of its watches; the bound is of their hashes. */
@@ -82,12 +83,11 @@ final class WatchLateOutputs {
       put(position, below);
       return 0;
     }
-    long count = below.stream().filter(hash -> !known.hashes.contains(hash)).count();
-    // What is listed no longer goes when it is the most: a list may flicker.
-    if (count > 0 || known.hashes.size() > 2L * below.size() + 1000) {
-      put(position, below);
-    }
-    return count;
+    int before = known.hashes.size();
+    // What is not listed now stays: it may be listed again, and is not lost then.
+    known.hashes.addAll(below);
+    put(position, known.hashes);
+    return known.hashes.size() - before;
   }
 
   /**

@@ -105,12 +105,12 @@ public class WatchLateOutputsTest {
   }
 
   @Test
-  public void testWhatIsListedNoLongerGoesWhenItIsTheMost() {
-    WatchLateOutputs outputs = new WatchLateOutputs(10_000);
-    outputs.moved(null, at(5), range(2000));
-    assertEquals(0, outputs.countNew(at(5), range(500)));
-    assertEquals("still known", 0, outputs.countNew(at(5), range(2000)));
-    assertEquals(0, outputs.countNew(at(5), range(499)));
-    assertEquals("forgotten", 1501, outputs.countNew(at(5), range(2000)));
+  public void testWhatWasGivenAndIsListedAgainIsNotLost() {
+    outputs.moved(null, at(5), hashes(1));
+    assertEquals(1, outputs.countNew(at(5), hashes(2)));
+    assertEquals(0, outputs.countNew(at(5), hashes(1, 2)));
+    outputs.moved(at(5), at(6), hashes(3));
+    assertEquals(1, outputs.countNew(at(6), hashes(4)));
+    assertEquals(0, outputs.countNew(at(6), hashes(1, 2, 3, 4)));
   }
 }
