@@ -18,6 +18,7 @@ ENVIRONMENT = {
     **os.environ, 'PYTHONPATH': str(HERE),
     'PATH': f'{pathlib.Path(sys.executable).parent}:{os.environ["PATH"]}'
 }
+_CHECKPOINTS = '--checkpointing_interval='
 _FINISHES = '--finish_bundle_before_checkpointing'
 
 
@@ -32,12 +33,13 @@ class Running:
     parallelism: of the job.
     restore: the path of a checkpoint or savepoint to go on from.
     finishes: whether bundles are finished before a snapshot is taken.
+    checkpoints: whether Flink takes any by itself.
     more: options of pipelines.py.
   """
 
   def __init__(
       self, cluster, pool, read, folder, *, parallelism=1, restore='',
-      finishes=True, more=()):
+      finishes=True, checkpoints=True, more=()):
     self.cluster = cluster
     self.folder = folder
     number = len(list(folder.glob('pipeline-*.log')))
@@ -46,6 +48,8 @@ class Running:
     options += [f'--parallelism={parallelism}']
     if restore:
       options += [f'--savepoint_path={restore}']
+    if not checkpoints:
+      options = [o for o in options if not o.startswith(_CHECKPOINTS)]
     before = {job['jid'] for job in cluster.rest().jobs()}
     with open(self.log, 'wb') as log:
       self._child = subprocess.Popen(
