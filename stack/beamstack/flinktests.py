@@ -34,11 +34,14 @@ def run(
     more: more options of pytest.
   """
   folder = space.stack / 'flink'
+  released, tested = (
+      os.fspath(
+          jobserver.build(space, series, pins, products.FLINK, base=one))
+      for one in (True, base))
   environment = {
       'FLINK_DISTRIBUTION': os.fspath(flinkdist.distribution(space)),
-      'FLINK_JOB_SERVER': os.fspath(
-          jobserver.build(
-              space, series, pins, products.FLINK, base=base)),
+      'FLINK_JOB_SERVER': tested,
+      'FLINK_RELEASED_JOB_SERVER': released,
       'FLINK_BACKEND': backend,
       'FLINK_FULL': 'yes' if full else '',
       'FLINK_SERVER': flinkfigures.RELEASED if base else 'ours',

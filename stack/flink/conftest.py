@@ -1,10 +1,12 @@
 """A Flink cluster for the tests of this folder, and pipelines on it."""
 
+import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -18,12 +20,12 @@ from beamstack import processes
 import running
 
 
-def _start(cluster):
+def _start(cluster, job_server='FLINK_JOB_SERVER'):
   """Starts all that does not run: the whole, or what a test killed."""
   cluster.start(
       _SETTINGS,
       pathlib.Path(os.environ['FLINK_DISTRIBUTION']),
-      pathlib.Path(os.environ['FLINK_JOB_SERVER']))
+      pathlib.Path(os.environ[job_server]))
 
 
 _SETTINGS = flinkconf.Settings(
@@ -35,7 +37,8 @@ _SETTINGS = flinkconf.Settings(
 @pytest.fixture(scope='session')
 def cluster(tmp_path_factory):
   """Two TaskManagers of one slot, and the job server."""
-  for variable in ('FLINK_DISTRIBUTION', 'FLINK_JOB_SERVER'):
+  for variable in ('FLINK_DISTRIBUTION', 'FLINK_JOB_SERVER',
+                   'FLINK_RELEASED_JOB_SERVER'):
     if not os.environ.get(variable):
       pytest.skip(
           f'{variable} is not set; ./beamstack flink --test sets it, and gets '
@@ -53,6 +56,28 @@ def cluster(tmp_path_factory):
 def cluster_up(cluster):
   """Starts again what was killed."""
   return lambda: _start(cluster)
+
+
+@pytest.fixture
+def released(cluster):
+  """Jobs are those of the released job server while this is entered."""
+
+  def change(job_server):
+    cluster.kill('job-server')
+    # Its threads may end a little later than the process, and then its port.
+    while clusters.is_open(_SETTINGS.job_port):
+      time.sleep(0.1)
+    _start(cluster, job_server)
+
+  @contextlib.contextmanager
+  def entered():
+    change('FLINK_RELEASED_JOB_SERVER')
+    try:
+      yield
+    finally:
+      change('FLINK_JOB_SERVER')
+
+  return entered
 
 
 @pytest.fixture(scope='session')

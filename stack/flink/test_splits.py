@@ -49,6 +49,20 @@ def test_splits_of_a_source_are_read_by_both_task_managers(
   assert running.results() == EXACT
 
 
+def test_splits_of_a_released_savepoint_are_read_on(run, released):
+  """Nothing is lost, whichever subtask they come to by the keys they had."""
+  with released():
+    running = run('split_reads.splits')
+    running.wait(
+        'all splits to be read',
+        lambda: sum(readers(running)) == split_reads.SPLITS, 120)
+    path = running.cluster.rest().stop(running.job)
+  (running.folder / 'gate').touch()
+  again = run('split_reads.splits', parallelism=2, restore=path)
+  again.wait('all results', lambda: len(again.results()) == 4, 120)
+  assert again.results() == EXACT
+
+
 def test_more_subtasks_divide_the_splits_of_a_savepoint(run):
   """One subtask read all; two go on, each with half, and nothing is lost."""
   running = run('split_reads.splits')
