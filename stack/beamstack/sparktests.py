@@ -6,7 +6,6 @@ import tempfile
 
 from beamstack import bases
 from beamstack import jobserver
-from beamstack import maven
 from beamstack import products
 from beamstack import pytests
 from beamstack import pythons
@@ -33,9 +32,8 @@ def run(
   environment = {
       'SPARK_JOB_SERVER': os.fspath(
           jobserver.build(space, series, pins, products.SPARK, base=base)),
+      'SPARK_FULL': 'yes' if full else '',
   }
-  if full:
-    environment['SPARK_CLASSPATH'] = maven.classpath(space, 'spark')
   with tempfile.TemporaryDirectory() as elsewhere:
     return pytests.run(
         pythons.with_series(space, series, pins), [os.fspath(folder)],

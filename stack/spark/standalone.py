@@ -25,17 +25,15 @@ class Standalone:
 
   Args:
     folder: for its logs, and what its executors keep.
-    jars: Spark's own.
+    jar: the job server, which has a Spark inside. Executors have it as their
+      class path: what a released Spark brings is older than Beam takes.
   """
 
-  def __init__(self, folder: pathlib.Path, jars: list[str]):
+  def __init__(self, folder: pathlib.Path, jar: str):
     self._folder = folder
     self._children: dict[str, subprocess.Popen] = {}
-    # Executors get as their class path what is here.
     (folder / 'home' / 'jars').mkdir(parents=True)
-    for jar in jars:
-      path = pathlib.Path(jar)
-      (folder / 'home' / 'jars' / path.name).symlink_to(path)
+    (folder / 'home' / 'jars' / 'job-server.jar').symlink_to(jar)
     port = cluster.free_port()
     self.url = f'spark://127.0.0.1:{port}'
     self._start(
@@ -66,7 +64,11 @@ class Standalone:
           stdout=log,
           stderr=subprocess.STDOUT,
           cwd=self._folder,
-          env={**os.environ, 'SPARK_HOME': str(home)},
+          env={
+              **os.environ, 'SPARK_HOME': str(home),
+              # What workers start executors by, where Spark was not built.
+              'SPARK_SCALA_VERSION': '2.12'
+          },
           start_new_session=True)
 
   def _wait(self, name, words):
@@ -75,6 +77,16 @@ class Standalone:
       if self._children[name].poll() is not None or time.monotonic() > end:
         raise AssertionError(f'no {name}: {self.log(name)[-2000:]}')
       time.sleep(0.1)
+
+  def busy(self) -> str:
+    """A worker whose executor runs a task; empty if there is none."""
+    for name in WORKERS:
+      said = ''.join(
+          path.read_text()
+          for path in (self._folder / name).glob('*/*/stderr'))
+      if said.count('Running task') > said.count('Finished task'):
+        return name
+    return ''
 
   def kill(self, name: str) -> None:
     """Kills a worker and its executor as a machine that dies does (-9)."""
