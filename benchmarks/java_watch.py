@@ -91,11 +91,12 @@ def markdown(summary, verdicts, about) -> str:
       '# Watch in Java: results',
       '',
       'Measured on %s: beam-sdks-java-core 2.73.0 as it was released, and with '
-      'our jar before it; Java %s; %s. Medians of %d runs.%s' % (
+      'our jar before it; Java %s; %s. %s.%s' % (
           about['date'],
           some['java'],
           about['machine'],
-          about['repeats'],
+          'Medians of %d runs' % about['repeats']
+          if about['repeats'] > 1 else 'One run of each',
           ' A quick run: rough figures.' if about['quick'] else ''),
       '',
       '%s listings in %d rounds, %s outputs. What is measured, and how, is in '
