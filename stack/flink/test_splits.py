@@ -33,7 +33,7 @@ def readers(running):
     'read, checkpoints',
     [
         ('splits', True),
-        # Flink's checkpoints fail for any job that has read a side input.
+        # A snapshot of the state that holds the side input fails, in any stage.
         ('with_a_side_input', False)
     ])
 def test_splits_of_a_source_are_read_by_both_task_managers(

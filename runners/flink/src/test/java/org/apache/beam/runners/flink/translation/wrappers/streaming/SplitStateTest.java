@@ -105,11 +105,19 @@ public class SplitStateTest {
   /** What is left at an hour is due half an hour later, until when nothing is resumed. */
   private static int hour = 0;
 
+  /** Splits from here on have nothing for now. */
+  private static final long WAITS = 10_000;
+
   /** Whether the splits have ended, as they must to let a subtask end. */
   private static boolean over = false;
 
   private static long now() {
     return START + hour * 3_600_000L;
+  }
+
+  /** Seconds that a split asks to wait for: to the next hour, or longer than any test looks. */
+  private static long delay(long split) {
+    return split < WAITS ? hour * 3600L + 1800 : 1_000_000L;
   }
 
   /** One subtask. */
@@ -285,7 +293,8 @@ public class SplitStateTest {
                 element.withValue(KV.of(KV.of(split.getKey(), split.getValue() + 1), 1.0));
             response.addResidualRoots(
                 DelayedBundleApplication.newBuilder()
-                    .setRequestedTimeDelay(Duration.newBuilder().setSeconds(hour * 3600L + 1800))
+                    .setRequestedTimeDelay(
+                        Duration.newBuilder().setSeconds(delay(split.getValue())))
                     .setApplication(
                         BundleApplication.newBuilder()
                             .putOutputWatermarks(
@@ -428,6 +437,25 @@ public class SplitStateTest {
       records.addAll(own);
     }
     assertThat(records, containsInAnyOrder(101L, 201L, 301L, 401L));
+  }
+
+  @Test
+  public void splitThatWaitsIsDividedFromThoseThatAreBusy() throws Exception {
+    Subtask before = started(WAITS, 100, 200, 300);
+    before.resume();
+    before.resume();
+    OperatorSubtaskState snapshot = before.checkpoint();
+    List<Long> busy = new ArrayList<>();
+    int waiting = 0;
+    for (int index = 0; index < 4; index++) {
+      Subtask subtask = start(4, index, snapshot, 1);
+      subtask.resume();
+      List<Long> own = subtask.records();
+      waiting += own.isEmpty() ? 1 : 0;
+      busy.addAll(own);
+    }
+    assertThat(busy, containsInAnyOrder(103L, 203L, 303L));
+    assertThat(waiting, is(1));
   }
 
   @Test
