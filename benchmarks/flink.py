@@ -54,10 +54,10 @@ _CASE_SECONDS = 600
 class Length:
   """How long to measure: seconds, self-checkpoints, and runs."""
 
-  seconds: float = 15.0
+  seconds: float = 10.0
   early: int = 100
   late: int = 800
-  kills: int = 3
+  kills: int = 2
 
 
 QUICK = Length(5.0, 30, 200, 1)
@@ -246,6 +246,7 @@ class Clusters:
     self._folder = folder
     self._running = None
     self._kind = None
+    self._whole = False
 
   def of(self, case) -> pathlib.Path:
     """The folder of the cluster that a case runs on; all of it runs then."""
@@ -253,14 +254,18 @@ class Clusters:
     if self._kind != kind:
       self.stop()
       self._kind = kind
+      self._whole = False
       self._running = clusters.Cluster(self._folder / '-'.join(kind))
       self._settings = flinkconf.Settings(
           backend=case.backend,
           port=clusters.free_port(),
           job_port=clusters.free_port(),
           base=case.who == 'base')
-    self._running.start(
-        self._settings, self._flink, self._job_servers[case.who])
+    if not self._whole:
+      sys.stderr.write('\n')
+      self._running.start(
+          self._settings, self._flink, self._job_servers[case.who])
+    self._whole = case.what != 'recovery'
     return self._running.folder
 
   def stop(self):

@@ -179,12 +179,18 @@ class DriverTest(unittest.TestCase):
 
   def test_each_case_gets_its_cluster_and_none_stays(self):
     self.bench(self.PROGRAM)
-    self.assertEqual(len(flink.plan(flink.QUICK)), len(self.started))
-    for case, (backend, jar) in zip(flink.plan(flink.QUICK), self.started):
-      self.assertEqual((case.backend, '%s.jar' % case.who), (backend, jar))
+    self.assertEqual([('hashmap', 'base.jar'), ('hashmap', 'ours.jar'),
+                      ('rocksdb', 'base.jar'), ('rocksdb', 'ours.jar')],
+                     self.started)
     self.assertEqual(
         ['base-hashmap', 'ours-hashmap', 'base-rocksdb', 'ours-rocksdb'],
         self.stopped)
+
+  def test_what_was_killed_is_started_again(self):
+    with mock.patch.object(
+        flink, 'QUICK', flink.Length(1.0, 1, 2, kills=2)):
+      self.bench(self.PROGRAM)
+    self.assertEqual(2, self.started.count(('rocksdb', 'ours.jar')))
 
   def test_a_run_that_fails_leaves_no_results_and_no_cluster(self):
     code, _, err, files = self.bench('raise SystemExit("out of beads")')

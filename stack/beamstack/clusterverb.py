@@ -13,14 +13,16 @@ from beamstack import products
 from beamstack import series
 from beamstack.cluster import Cluster
 from beamstack.cluster import JOB_SERVER
+from beamstack.errors import CannotRun
 from beamstack.flinkconf import Settings
 from beamstack.workspace import Workspace
 
-DETAILS = '''start   starts what does not run: JobManager, TaskManagers, server
-stop    ends all that start started
-kill    kills one as a crash would (kill -9); start brings it back
-status  shows what runs, the jobs, their checkpoints, and where tasks are
-logs    prints where the logs are, or the end of one
+DETAILS = '''start      starts what does not run: JobManager, TaskManagers, server
+stop       ends all that start started
+kill       kills one as a crash would (kill -9); start brings it back
+status     shows what runs, the jobs, their checkpoints, and where tasks are
+savepoint  stops the newest job with a savepoint, to go on from
+logs       prints where the logs are, or the end of one
 
 All that it keeps is in .beamstack/cluster. Flink comes from pip, the job
 server from ./beamstack flink.'''
@@ -57,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='job-manager, job-server, task-manager-1, …; task-manager: one '
       'that runs tasks of the newest job')
   actions.add_parser('status', help='show what runs')
+  actions.add_parser(
+      'savepoint',
+      help='stop the newest job that runs with a savepoint; print its path')
   logs = actions.add_parser('logs', help='show logs')
   logs.add_argument(
       'name', nargs='?', default='',
@@ -74,6 +79,7 @@ def run(space: Workspace, options: argparse.Namespace) -> int:
       'start': _start,
       'stop': _stop,
       'kill': _kill,
+      'savepoint': _savepoint,
       'status': _status,
       'logs': _logs
   }[options.action](space, cluster, options)
@@ -145,6 +151,19 @@ def _status(
           f'{latest["end_to_end_duration"]} ms, {latest["external_path"]}')
     for resource, tasks in sorted(rest.task_managers_of(job['jid']).items()):
       console.result(f'  {resource.partition(".")[0]}: {"; ".join(tasks)}')
+  return 0
+
+
+def _savepoint(
+    space: Workspace, cluster: Cluster, options: argparse.Namespace) -> int:
+  del space, options
+  rest = cluster.rest()
+  running = [job for job in rest.jobs() if job['state'] == 'RUNNING']
+  if not running:
+    raise CannotRun('no job runs', './beamstack cluster status')
+  with console.step('stopping ' + running[0]['name']):
+    path = rest.stop(running[0]['jid'])
+  console.result(f'options of a pipeline to go on: --savepoint_path={path}')
   return 0
 
 

@@ -1,11 +1,11 @@
 """The pipelines that the tests of this folder run on a Flink cluster.
 
 Run as a program, with the name of a read here or `module.name`, a folder, and
-options of pipelines. What a pipeline did is in the folder: `polls` has a line with the time of each poll,
-`marks` a byte for each checkpoint of a bundle, `readers` a line with the
-position that each reader began at, `finalized` one for each mark that was
-finalized, `results.jsonl` one for what was counted of a key; the last line of
-a key holds.
+options of pipelines. What a pipeline did is in the folder: `polls` has a line
+with the time of each poll, `marks` a byte for each checkpoint of a bundle,
+`readers` a line with the position that each reader began at, `finalized` one
+for each mark that was finalized, `results.jsonl` one for what was counted of a
+key; the last line of a key holds.
 """
 
 import argparse

@@ -12,6 +12,8 @@ from beamstack import flinkconf
 from beamstack import flinkrest
 from beamstack import processes
 
+FULL = bool(os.environ.get('FLINK_FULL'))
+full_only = pytest.mark.skipif(not FULL, reason='takes long, see --full')
 HERE = pathlib.Path(__file__).resolve().parent
 # A pool of workers starts them as `python`.
 ENVIRONMENT = {

@@ -4,6 +4,8 @@ Purpose: a mark is finalized when the records before it cannot be lost any
 more. A broker that deletes what is acknowledged would lose them otherwise.
 """
 
+from running import full_only
+
 
 def _lines(running, file):
   path = running.folder / file
@@ -11,6 +13,7 @@ def _lines(running, file):
          ] if path.exists() else []
 
 
+@full_only
 def test_nothing_beyond_the_restored_position_is_finalized(run):
   """The position after a kill is none that was finalized before it.
 

@@ -5,7 +5,6 @@ its splits, counts no record twice, leaves none out, and has acknowledged no
 record that it reads again.
 """
 
-import os
 import time
 
 import exact_reads
@@ -14,8 +13,8 @@ from exact_reads import COUNTS
 from exact_reads import WAITING
 import pipelines
 import pytest
+from running import FULL
 
-FULL = bool(os.environ.get('FLINK_FULL'))
 # Seconds after a checkpoint: they are taken once in a second. Before the first
 # one, and twice: the second time as soon as the job reads again.
 MOMENTS = ['first', *(n / 8 for n in range(8)), 'twice']

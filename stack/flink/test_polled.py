@@ -6,7 +6,6 @@ comes later is found, and a broker gives again what was not acknowledged.
 
 import time
 
-import exact_reads
 from exact_reads import LISTED
 import pipelines
 import pytest

@@ -5,13 +5,15 @@ of a bundle that checkpointed itself. A killed worker must not lose one, a
 long run must not slow down, and a poll interval is kept.
 """
 
-import os
 import statistics
 import time
 
 import pipelines
+from running import FULL
+from running import full_only
 
 
+@full_only
 def test_residual_that_waits_survives_a_killed_task_manager(run):
   """Both restrictions of an element are read whole, each record once.
 
@@ -41,7 +43,7 @@ def test_checkpoints_are_as_small_later_as_they_were_before(run):
   """The state of a job is no larger for all that it did before."""
   running = run('endless')
   sizes = []
-  for marks in (100, 800) if os.environ.get('FLINK_FULL') else (30, 200):
+  for marks in (100, 800) if FULL else (30, 200):
     running.wait(
         f'{marks} bundles', lambda marks=marks: running.count('marks') > marks,
         200)

@@ -3,9 +3,9 @@
 Purpose: a job whose first poll meets a snapshot makes it all the same.
 """
 
-import os
+from running import FULL
 
-STARTS = 10 if os.environ.get('FLINK_FULL') else 1
+STARTS = 10 if FULL else 1
 # From when the tasks run; a poll takes a small part of it.
 CHECKPOINTS = 10
 

@@ -52,7 +52,17 @@ if 'SessionCluster' in text:
           '/jobs/j2/checkpoints': {{'latest': {{'completed': {{
               'id': 7, 'state_size': 1234, 'end_to_end_duration': 5,
               'external_path': 'file:/c'}}}}}},
+          '/jobs/j2/savepoints/r': {{
+              'status': {{'id': 'COMPLETED'}},
+              'operation': {{'failure-cause': {{'stack-trace': 'No disk.'}}}}
+              if (here / 'full').exists() else {{'location': 'file:/s'}}}},
       }}[self.path]
+      self.answer(said)
+    def do_POST(self):
+      asked = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+      assert self.path == '/jobs/j2/stop' and asked == {{'drain': False}}
+      self.answer({{'request-id': 'r'}})
+    def answer(self, said):
       self.send_response(200)
       self.end_headers()
       self.wfile.write(json.dumps(said).encode())
@@ -228,6 +238,18 @@ def test_what_runs_is_shown(place, capsys, monkeypatch):
   place.cluster.stop()
   assert clusterverb.run(space, options) == 1
   assert 'nothing runs' in capsys.readouterr().out
+
+
+def test_a_job_is_stopped_with_a_savepoint(place, capsys, monkeypatch):
+  place.start()
+  options = cli.parser().parse_args(['cluster', 'savepoint'])
+  space = Workspace(place.cluster.folder.parent)
+  monkeypatch.setattr(clusterverb, 'of', lambda space: place.cluster)
+  assert clusterverb.run(space, options) == 0
+  assert '--savepoint_path=file:/s' in capsys.readouterr().out
+  (place.cluster.folder.parent / 'full').touch()
+  with pytest.raises(CannotRun, match='No disk'):
+    clusterverb.run(space, options)
 
 
 def test_a_cluster_that_was_never_started_is_told(tmp_path):
