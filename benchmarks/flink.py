@@ -259,8 +259,7 @@ class Clusters:
       self._settings = flinkconf.Settings(
           backend=case.backend,
           port=clusters.free_port(),
-          job_port=clusters.free_port(),
-          base=case.who == 'base')
+          job_port=clusters.free_port())
     if not self._whole:
       sys.stderr.write('\n')
       self._running.start(

@@ -186,7 +186,7 @@ WAITING = 500
 BUNDLE_SECONDS = 0.1
 SOON = 2
 # Longer than it takes Flink to go on after a process was killed.
-LATER = 75
+LATER = 45
 
 
 class Halves(Offsets):

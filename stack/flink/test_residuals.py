@@ -10,10 +10,8 @@ import time
 
 import pipelines
 from running import FULL
-from running import full_only
 
 
-@full_only
 def test_residual_that_waits_survives_a_killed_task_manager(run):
   """Both restrictions of an element are read whole, each record once.
 

@@ -44,7 +44,9 @@ if 'SessionCluster' in text:
           '/jobs/overview': {{'jobs': [
               {{'jid': 'j1', 'start-time': 1, 'state': 'FAILED', 'name': 'a'}},
               {{'jid': 'j2', 'start-time': 2, 'state': 'RUNNING',
-                'name': 'b'}}]}},
+                'name': 'b'}},
+              {{'jid': 'j3', 'start-time': 3, 'state': 'CANCELED',
+                'name': 'c'}}]}},
           '/jobs/j2': {{'vertices': [{{'id': 'v', 'name': 'Read'}}]}},
           '/jobs/j2/vertices/v': {{'subtasks': [
               {{'status': 'RUNNING', 'subtask': 0,
