@@ -26,6 +26,7 @@ SUBJECTS = {
     'prism': 'prism.py',
     'redis': 'redis_streams.py',
     'unbounded': 'unbounded.py',
+    'wait': 'wait_on.py',
     'watch': 'watch.py',
 }
 
@@ -89,6 +90,13 @@ def command(
         str(space.root / 'benchmarks' / 'results'), *arguments
     ]
   rival = pythons.with_stock(space, pins, pins.newer[-1])
+  if subject == 'wait':
+    prism = gobuild.prism(space, series, pins, 'prism')
+    return [
+        str(ours), str(script), '--ours', str(ours), '--rival', str(rival),
+        '--prism', str(prism), '--out',
+        str(space.root / 'benchmarks' / 'results'), *arguments
+    ]
   base = gobuild.prism(space, series.prefix(0), pins, 'prism-base')
   prism = gobuild.prism(space, series, pins, 'prism')
   results: pathlib.Path = space.root / 'benchmarks' / 'results'

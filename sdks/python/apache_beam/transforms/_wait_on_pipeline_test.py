@@ -20,6 +20,7 @@
 Prism needs its binary: the tests for it run where ``PRISM_LOCATION`` names one.
 """
 
+import time
 import unittest
 
 import apache_beam as beam
@@ -559,6 +560,31 @@ class RunnerTests:
         matches=lambda signal,
         w: signal.name == 'bounded' or signal.window == w)
     self.assertIn('bounded', {s.name for s in STAGE.seen})
+
+  def test_slow_signals_as_in_the_catalogue_of_transforms(self):
+    """One signal, and two, whose elements take a while."""
+    STAGE.open([], False)
+
+    def slowly(value):
+      time.sleep(0.2)
+      return value
+
+    with beam.Pipeline(options=self.options()) as p:
+      for case, signals in enumerate([['a'], ['b', 'c']]):
+        slow = [
+            p | f'Create {name}' >> beam.Create([f'{name}1', f'{name}2'])
+            | f'Process {name}' >> beam.Map(slowly)
+            | f'{case} {name}' >> record(str(case)) for name in signals
+        ]
+        _ = (
+            p | f'Main {case}' >> beam.Create([1, 2, 3])
+            | f'Wait {case}' >> WaitOn(*slow)
+            | f'Record {case}' >> record(str(case)))
+    for case, expected in (('0', ['a1', 'a2']),
+                           ('1', ['b1', 'b2', 'c1', 'c2'])):
+      values = [s.value for s in STAGE.seen if s.name == case]
+      self.assertCountEqual(expected, values[:-3])
+      self.assertCountEqual([1, 2, 3], values[-3:])
 
   def test_bounded_signals(self):
     """In all windows, and any number of them; sessions, too."""
