@@ -50,11 +50,11 @@ class Notes:
 class Parts(beam.RestrictionProvider):
   """As many parts as the second word of an element says."""
 
-  def initial_restriction(self, element):
-    return OffsetRange(0, element[1])
-
   def create_tracker(self, restriction):
     return OffsetRestrictionTracker(restriction)
+
+  def initial_restriction(self, element):
+    return OffsetRange(0, element[1])
 
   def restriction_size(self, element, restriction):
     return restriction.size()
