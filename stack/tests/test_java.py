@@ -23,6 +23,7 @@ from beamstack import products
 from beamstack import pytests
 from beamstack import tree
 from beamstack.errors import CannotRun
+from beamstack.errors import Problem
 from beamstack.errors import ProblemsFound
 
 FOLDER = 'runners/flink/src/main/java/'
@@ -326,6 +327,37 @@ def test_beams_own_tests_are_those_of_what_the_series_changes(tmp_path):
           upstream_tests=('java:org.x.FlinkTest', )))
   assert javasdk.test_classes(series) == (['org.x.OursTest'],
                                           ['org.x.BeamTest'])
+
+
+@pytest.mark.parametrize(
+    'again, released, expected', [
+        ('passed', None, (2, 0, 0)),
+        ('failed', 'failed', (1, 0, 1)),
+        ('failed', 'passed', (1, 1, 0)),
+    ])
+def test_beams_own_tests_are_tried_again_and_on_the_released(
+    again, released, expected):
+  said = {'-theirs': 'failed', '-theirs-again': again,
+          '-theirs-released': released}
+  asked = []
+
+  def run(classes, name, released=False):
+    asked.append((name, classes, released))
+    states = {f'{one}::t': 'passed' for one in classes}
+    states['org.x.B::t'] = said[name]
+    problems = [
+        Problem('j', f'{test} failed', '') for test, state in states.items()
+        if state == 'failed'
+    ]
+    return pytests.Result(pytests.count(states), states, problems, '')
+
+  result = javasdk.patiently(run, ['org.x.A', 'org.x.B'])
+  counts = result.counts
+  assert (counts.passed, counts.failed, counts.skipped) == expected
+  assert bool(result.problems) == bool(counts.failed)
+  assert asked[1] == ('-theirs-again', ['org.x.B'], False)
+  assert [name for name, _, _ in asked[2:]] == (
+      ['-theirs-released'] if released else [])
 
 
 REPORT = '''<testsuite><testcase classname="org.x.ATest" name="good"/>
