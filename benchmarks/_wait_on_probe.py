@@ -5,6 +5,7 @@ A module of its own, never `__main__`: Beam then pickles these classes by
 reference, so that an in-process worker counts in this module's `COUNTS`.
 """
 
+import threading
 import time
 
 import _unbounded_probe
@@ -22,6 +23,8 @@ class Counts:
 
 
 COUNTS = Counts()
+# Prism has several bundles processed at once.
+_LOCK = threading.Lock()
 
 
 def now():
@@ -47,13 +50,28 @@ class Unbounded(Bounded):
 
 
 class CountSignals(beam.DoFn):
+  def start_bundle(self):
+    self._count = 0
+
   def process(self, element):
-    COUNTS.signals += 1
+    self._count += 1
     yield element
+
+  def finish_bundle(self):
+    with _LOCK:
+      COUNTS.signals += self._count
 
 
 class Sink(beam.DoFn):
   """Counts and adds up what was released."""
+  def start_bundle(self):
+    self._count = self._sum = 0
+
   def process(self, element):
-    COUNTS.received += 1
-    COUNTS.received_sum += int(element[5:])
+    self._count += 1
+    self._sum += int(element[5:])
+
+  def finish_bundle(self):
+    with _LOCK:
+      COUNTS.received += self._count
+      COUNTS.received_sum += self._sum

@@ -22,12 +22,14 @@ Prism needs its binary: the tests for it run where ``PRISM_LOCATION`` names one.
 
 import time
 import unittest
+import unittest.mock
 
 import apache_beam as beam
 from apache_beam.io._runner_testing import needs_prism
 from apache_beam.io._runner_testing import prism_options
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms import _wait_on
 from apache_beam.transforms import trigger
 from apache_beam.transforms import window
 from apache_beam.transforms._wait_on_testing import STAGE
@@ -449,7 +451,9 @@ class RunnerTests:
     self.assertCountEqual(
         groups, [s[1:] for s in seen if s.name == 'released'])
 
+  @unittest.mock.patch.object(_wait_on, '_SHARDS', 1)
   def test_late_elements_pass_within_their_lateness(self):
+    """And nothing passes twice, also if they have the key of earlier ones."""
     seen = self.play(
         Element('main', 'm1', 1),
         Watermark('main', 11),

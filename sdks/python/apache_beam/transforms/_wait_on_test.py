@@ -319,6 +319,23 @@ class ConstructionTest(unittest.TestCase):
     self.assertTrue(released.is_bounded)
     self.assertFalse((signal | 'Other' >> WaitOn(signal)).is_bounded)
 
+  def test_bounded_and_unbounded_signals(self):
+    """The former are waited for behind the gate of the latter."""
+    signal = self.signal(beam.WindowInto(window.FixedWindows(10)))
+    _ = self.main | WaitOn(self.main, signal, self.main)
+    labels = {
+        transform.unique_name
+        for transform in
+        self.pipeline.to_runner_api().components.transforms.values()
+    }
+    self.assertLessEqual({
+        'WaitOn/Gate/Drop0',
+        'WaitOn/Bounded/WaitOn0',
+        'WaitOn/Bounded/WaitOn1'
+    },
+                         labels)
+    self.assertNotIn('WaitOn/Gate/Drop1', labels)
+
   def labels(self, *arguments):
     pipeline = beam.Pipeline(options=PipelineOptions(arguments))
     signal = (
