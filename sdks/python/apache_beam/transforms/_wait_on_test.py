@@ -247,6 +247,15 @@ class PackTest(unittest.TestCase):
                               for v in self.codec.read(batch.value[1])
                           ])
 
+  def test_a_large_element_when_too_many_batches_are_open(self):
+    number = _wait_on._OPEN_BATCHES + 1
+    elements = [(b'x', n, window.IntervalWindow(n, n + 5))
+                for n in range(number - 1)]
+    large = b'x' * _wait_on._BATCH_BYTES
+    batches, in_time = self.bundle(
+        elements + [(large, 1, window.IntervalWindow(-5, 0))])
+    self.assertEqual((number, number), (in_time, len(batches)))
+
 
 class ConstructionTest(unittest.TestCase):
   def setUp(self):
