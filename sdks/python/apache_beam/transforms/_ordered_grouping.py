@@ -1,0 +1,145 @@
+#
+# Licensed to the Apache Software Foundation (ASF) under one or more
+# contributor license agreements.  See the NOTICE file distributed with
+# this work for additional information regarding copyright ownership.
+# The ASF licenses this file to You under the Apache License, Version 2.0
+# (the "License"); you may not use this file except in compliance with
+# the License.  You may obtain a copy of the License at
+#
+#    http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+#
+
+"""What ordered processing does before and after elements are put in order."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Any
+from typing import Optional
+
+import apache_beam as beam
+from apache_beam import coders
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms._ordered_records import RecordOrder
+from apache_beam.transforms._ordered_records import decode_run
+from apache_beam.transforms._ordered_records import encode_run
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+# Of the metrics.
+NAMESPACE = 'OrderedProcess'
+
+# How many elements a bundle keeps before it passes them on.
+_ELEMENTS_IN_BUNDLE = 10_000
+
+
+def in_place(output: Any, timestamp: Timestamp, window: Any) -> Any:
+  """An output of a user's function, at the time and in the window of its
+  element.
+
+  What has a time or a window already keeps it. A TimestampedValue would be
+  assigned to windows anew, which are several if they slide.
+  """
+  if isinstance(output, TaggedOutput):
+    return TaggedOutput(output.tag, in_place(output.value, timestamp, window))
+  if isinstance(output, (TimestampedValue, WindowedValue)):
+    return output
+  return WindowedValue(output, timestamp, (window, ))
+
+
+def outputs(
+    process: Callable[..., Optional[Iterable]],
+    key: Any,
+    window: Any,
+    items: list[tuple[Timestamp, Any]],
+    begin: int,
+    context_size: int) -> Iterator[Any]:
+  """Calls `process` for the items from `begin` on, each with those before."""
+  for i in range(begin, len(items)):
+    timestamp, value = items[i]
+    context = items[max(0, i - context_size):i]
+    for output in process(key, timestamp, value, context) or ():
+      yield in_place(output, timestamp, window)
+
+
+class GroupInBundle(beam.DoFn):
+  """Makes one run of all elements of a key in a bundle, in order of arrival.
+
+  Its time is that of the earliest, so that it holds the watermark for all.
+  """
+  def __init__(self, key_coder: coders.Coder, value_coder: coders.Coder):
+    self._key_coder = key_coder
+    self._value_coder = value_coder
+
+  def start_bundle(self):
+    self._runs = {}
+    self._number = 0
+
+  def process(
+      self,
+      element,
+      timestamp=beam.DoFn.TimestampParam,
+      window=beam.DoFn.WindowParam):
+    key, value = element
+    # Equal keys may differ to a runner, as 1 and True do.
+    entry = (self._key_coder.encode(key), window)
+    run = self._runs.get(entry)
+    if run is None:
+      run = self._runs[entry] = (key, [])
+    records = run[1]
+    records.append(
+        (timestamp.micros, len(records), self._value_coder.encode(value)))
+    self._number += 1
+    if self._number >= _ELEMENTS_IN_BUNDLE:
+      yield from self.finish_bundle()
+
+  def finish_bundle(self):
+    for (_, window), (key, records) in self._runs.items():
+      yield WindowedValue((key, encode_run(records)),
+                          Timestamp(micros=min(records)[0]), (window, ))
+    self.start_bundle()
+
+
+class ProcessGrouped(beam.DoFn):
+  """Puts all elements of a key and window in order: a bounded input has them.
+
+  Args:
+    process_element: the user's function.
+    context_size: how many elements before each it gets.
+    order: of the records.
+    value_coder: of the values.
+  """
+  def __init__(
+      self,
+      process_element: Callable[..., Iterable],
+      context_size: int,
+      order: RecordOrder,
+      value_coder: coders.Coder):
+    self._process_element = process_element
+    self._context_size = context_size
+    self._order = order
+    self._value_coder = value_coder
+    self._released = Metrics.counter(NAMESPACE, 'released_elements')
+
+  def process(self, element, window=beam.DoFn.WindowParam):
+    key, runs = element
+    records = []
+    for run in runs:
+      records += decode_run(run)
+    # Numbers of arrival are those within a bundle; across bundles there is no
+    # arrival in a bounded input.
+    self._order.sort_stably(records)
+    decode = self._value_coder.decode
+    items = [(Timestamp(micros=time), decode(value))
+             for time, _, value in records]
+    self._released.inc(len(items))
+    return outputs(
+        self._process_element, key, window, items, 0, self._context_size)

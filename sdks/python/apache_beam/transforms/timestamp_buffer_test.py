@@ -1,0 +1,522 @@
+#
+# Licensed to the Apache Software Foundation (ASF) under one or more
+# contributor license agreements.  See the NOTICE file distributed with
+# this work for additional information regarding copyright ownership.
+# The ASF licenses this file to You under the Apache License, Version 2.0
+# (the "License"); you may not use this file except in compliance with
+# the License.  You may obtain a copy of the License at
+#
+#    http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS,
+# WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+# See the License for the specific language governing permissions and
+# limitations under the License.
+#
+
+"""Tests of ordered processing in pipelines.
+
+One story, on each runner and with each storage: elements of several keys, each
+key for one thing that ordered processing may get wrong. What is expected is
+sorted by hand; each output has its context, so it tells the order, too.
+"""
+
+import collections
+import logging
+import unittest
+from typing import Iterator
+
+import apache_beam as beam
+from apache_beam import coders
+from apache_beam.io._runner_testing import needs_prism
+from apache_beam.io._runner_testing import prism_options
+from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.test_stream import TestStream
+from apache_beam.testing.unbounded_source import End
+from apache_beam.testing.unbounded_source import Idle
+from apache_beam.testing.unbounded_source import Records
+from apache_beam.testing.unbounded_source import ScriptedSource
+from apache_beam.testing.util import assert_that
+from apache_beam.testing.util import equal_to
+from apache_beam.transforms import window
+from apache_beam.transforms.timestamp_buffer import BufferState
+from apache_beam.transforms.timestamp_buffer import OrderedProcess
+from apache_beam.transforms.timestamp_buffer import TimestampBufferDoFn
+from apache_beam.transforms.timestamp_buffer import TimestampBufferDoFnBag
+from apache_beam.transforms.timestamp_buffer import TimestampBufferDoFnOLS
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration
+from apache_beam.utils.timestamp import Timestamp
+
+CONTEXT = 2
+
+
+def tell(key, timestamp, value, context):
+  """What a function of these tests gives: all that it gets."""
+  yield (
+      key,
+      float(timestamp),
+      value, [(float(earlier), previous) for earlier, previous in context])
+
+
+def by_hand(elements, context_size=CONTEXT, sort_key=lambda value: 0):
+  """What `tell` gives for (key, time, value), told without Beam."""
+  by_key = collections.defaultdict(list)
+  for key, time, value in elements:
+    by_key[key].append((time, value))
+  for key, pairs in by_key.items():
+    pairs.sort(key=lambda pair: (pair[0], sort_key(pair[1])))
+    for i, (time, value) in enumerate(pairs):
+      yield key, time, value, pairs[max(0, i - context_size):i]
+
+
+# Steps: a watermark in seconds, or elements (key, time, value).
+STORY = [
+    -100,
+    [('before 1970', -50, 'b'), ('before 1970', -60, 'a')],
+    -55,
+    [('before 1970', -52.5, 'c')],
+    0,
+    [('ties', 3, value) for value in 'abc'],
+    [('ties', 4, value) for value in 'abcdef'],
+    [('late', 3, 'a')],
+    [('at the watermark', 4, 'a')],
+    [('spread', time / 8, time) for time in (80, 16, 79, 17, 40, 41, 39)],
+    4.001,
+    [('at the watermark', 4.001, 'b')],
+    [('late', 1, 'too late'), ('ties', 5, 'a'), ('spread', 5, 'later')],
+    [('late', 8, 'b')],
+    9,
+    [('late', 2, 'also'), ('late', 12, 'd'), ('late', 11, 'c')],
+    [('ties', 30, 'a')],
+]
+LATE = [('late', 1, 'too late'), ('late', 2, 'also')]
+IN_TIME = [
+    element for step in STORY if isinstance(step, list) for element in step
+    if element not in LATE
+]
+
+
+def timestamped(step):
+  return [TimestampedValue((key, value), time) for key, time, value in step]
+
+
+def as_stream(steps=STORY):
+  stream = TestStream(
+      coder=coders.FastPrimitivesCoder()).advance_watermark_to(-1000)
+  for step in steps:
+    if isinstance(step, list):
+      stream.add_elements(timestamped(step))
+    else:
+      stream.advance_watermark_to(step)
+  # DirectRunner's timers do not hold its watermark: what it gives out at the
+  # very end is late for an assertion.
+  stream.advance_watermark_to(10_000)
+  return stream.advance_watermark_to_infinity()
+
+
+def as_source():
+  """The elements in time; FnApiRunner has no TestStream."""
+  script = []
+  for step in STORY:
+    if isinstance(step, list):
+      step = [element for element in step if element not in LATE]
+      script += [Records(*timestamped(step)), Idle()]
+  return ReadFromUnboundedSource(
+      ScriptedSource([*script, End()]), 0.01, max_records_per_bundle=3)
+
+
+def as_bounded(pipeline):
+  return (
+      pipeline
+      | beam.Create(IN_TIME)
+      | beam.Map(lambda e: TimestampedValue(
+          (e[0], e[2]), e[1])).with_output_types(tuple[str, object]))
+
+
+def counter(result, name):
+  return sum(
+      counter.committed for counter in result.metrics().query(
+          MetricsFilter().with_namespace('OrderedProcess').with_name(name))
+      ['counters'])
+
+
+class KeyAndTime(beam.DoFn):
+  def process(
+      self, element, timestamp=beam.DoFn.TimestampParam,
+      window=beam.DoFn.WindowParam):
+    yield element, float(timestamp), float(window.start)
+
+
+def check_windows(told, label, expected):
+  """Outputs, grouped in windows of a second: of their own time, none lost."""
+  grouped = (
+      told
+      | label + 'Seconds' >> beam.WindowInto(window.FixedWindows(1))
+      | label + 'Pair' >> beam.Map(
+          lambda one: (one[0], (one[1], one[2]))).with_output_types(
+              tuple[str, tuple[float, object]])
+      | label + 'Group' >> beam.GroupByKey()
+      | label + 'Windows' >> beam.ParDo(KeyAndTime())
+      | label + 'Flat' >> beam.FlatMap(
+          lambda group: [(group[0][0], time, value, group[2])
+                         for time, value in group[0][1]]))
+  assert_that(
+      grouped,
+      equal_to([(key, time, value, float(time // 1))
+                for key, time, value in expected]),
+      label + 'in windows')
+
+
+def check_story(elements, backends, expected, late, holds=True):
+  for ordered_list in backends:
+    label = 'list' if ordered_list else 'bag'
+    for interval in (0, 7):
+      tag = '%s %d ' % (label, interval)
+      told = elements | tag + 'OrderedProcess' >> OrderedProcess(
+          tell,
+          CONTEXT,
+          sort_key=str,
+          batch_interval=interval,
+          late_tag='late',
+          ordered_list_state=ordered_list)
+      if not interval:
+        # With an interval less is late: less was released.
+        assert_that(
+            told.main,
+            equal_to(list(by_hand(expected, sort_key=str))),
+            tag + 'main')
+        assert_that(
+            told.late,
+            equal_to([(key, value) for key, _, value in late]),
+            tag + 'late')
+        if holds:
+          check_windows(told.main, tag, expected)
+      else:
+        everything = (told.main | tag + 'value' >> beam.Map(
+            lambda one: (one[0], one[2])), told.late) | (
+                tag + 'all' >> beam.Flatten())
+        assert_that(
+            everything,
+            equal_to([(key, value) for key, _, value in [*expected, *late]]),
+            tag + 'main and late')
+
+
+class StoryTest(unittest.TestCase):
+  """The story, with both storages where a runner has them."""
+  def check_stream(self, options, backends, holds):
+    with self.assertNoLogs('apache_beam.transforms', logging.INFO):
+      pipeline = beam.Pipeline(options=options)
+      # A step of its own: Prism gives a TestStream's elements no keys.
+      elements = pipeline | as_stream() | beam.Map(
+          lambda pair: pair).with_output_types(tuple[str, object])
+      check_story(elements, backends, IN_TIME, LATE, holds)
+      result = pipeline.run()
+      result.wait_until_finish()
+    return result
+
+  def test_direct_runner(self):
+    self.check_stream(PipelineOptions(['--streaming']), [False], False)
+
+  @needs_prism
+  def test_prism(self):
+    result = self.check_stream(prism_options(), [False, True], True)
+    self.assertGreaterEqual(counter(result, 'late_elements'), 2 * 2)
+    self.assertGreaterEqual(
+        counter(result, 'released_elements'), 2 * len(IN_TIME))
+
+  def test_fn_api_runner(self):
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+      elements = pipeline | as_source() | beam.Map(
+          lambda pair: pair).with_output_types(tuple[str, object])
+      check_story(elements, [False, True], IN_TIME, [])
+
+  def test_repeated_bundles(self):
+    with beam.Pipeline(runner=FnApiRunner(bundle_repeat=2)) as pipeline:
+      elements = as_bounded(pipeline)
+      elements.is_bounded = False
+      # With bags: FnApiRunner does not undo OrderedListState when it repeats.
+      for interval in (0, 7):
+        told = elements | str(interval) >> OrderedProcess(
+            tell, CONTEXT, sort_key=str, batch_interval=interval)
+        assert_that(
+            told, equal_to(list(by_hand(IN_TIME, sort_key=str))),
+            'told %d' % interval)
+
+  def test_bounded_input(self):
+    for runner in (FnApiRunner(), FnApiRunner(bundle_repeat=1), None):
+      with beam.Pipeline(runner=runner) as pipeline:
+        elements = as_bounded(pipeline)
+        self.assertTrue(elements.is_bounded)
+        check_story(elements, [False], IN_TIME, [])
+
+  @needs_prism
+  def test_bounded_input_on_prism(self):
+    with beam.Pipeline(options=prism_options()) as pipeline:
+      check_story(as_bounded(pipeline), [False], IN_TIME, [])
+
+
+class WindowTest(unittest.TestCase):
+  """Windows are apart, and nothing is left in them at their end."""
+  STEPS = [
+      0,
+      [('k', time, time) for time in (9.5, 1, 12, 8, 19.999, 10)],
+      9,
+      [('k', time, time) for time in (9, 9.999, 10)],
+      25,
+      [('k', 26, 26)],
+  ]
+
+  def check(self, options, backends, windowing, windows_of):
+    elements = [e for step in self.STEPS if isinstance(step, list)
+                for e in step]
+    expected = []
+    for name, (begin, end) in windows_of.items():
+      expected += [(told, name) for told in by_hand(
+          e for e in elements if begin <= e[1] < end)]
+    with beam.Pipeline(options=options) as pipeline:
+      windowed = (
+          pipeline | as_stream(self.STEPS)
+          | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
+          | beam.WindowInto(windowing))
+      for ordered_list in backends:
+        label = 'list' if ordered_list else 'bag'
+        # An interval beyond the windows: their ends release all.
+        told = windowed | label >> OrderedProcess(
+            tell,
+            CONTEXT,
+            batch_interval=1000,
+            allowed_lateness=50,
+            ordered_list_state=ordered_list)
+        self.assertEqual(windowed.windowing, told.windowing)
+        placed = (
+            told | label + 'KeyAndTime' >> beam.ParDo(KeyAndTime())
+            | label + 'check' >> beam.Map(
+                lambda one: (one[0], one[2]) if one[0][1] == one[1] else one))
+        assert_that(placed, equal_to(expected), label + 'told')
+
+  FIXED = (
+      window.FixedWindows(10), {0.: (0, 10), 10.: (10, 20), 20.: (20, 30)})
+  SLIDING = (
+      window.SlidingWindows(20, 10), {
+          -10.: (-10, 10), 0.: (0, 20), 10.: (10, 30), 20.: (20, 40)
+      })
+
+  def test_direct_runner(self):
+    for case in (self.FIXED, self.SLIDING):
+      self.check(PipelineOptions(['--streaming']), [False], *case)
+
+  @needs_prism
+  def test_prism(self):
+    for case in (self.FIXED, self.SLIDING):
+      self.check(prism_options(), [False, True], *case)
+
+
+class OptionsTest(unittest.TestCase):
+  """Single arguments, on the runner that is quickest for it."""
+  def tell_stream(self, steps, expected, late=(), **arguments):
+    with beam.Pipeline(options=PipelineOptions(['--streaming'])) as pipeline:
+      told = (
+          pipeline | as_stream(steps)
+          | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
+          | OrderedProcess(tell, CONTEXT, late_tag='late', **arguments))
+      assert_that(told.main, equal_to(list(expected)), 'main')
+      assert_that(told.late, equal_to(list(late)), 'late')
+
+  def test_lateness(self):
+    elements = [('k', 5, 'b'), ('k', 1, 'a'), ('k', 9, 'c')]
+    steps = [0, elements[:1], 6, elements[1:2], 8, elements[2:]]
+    self.tell_stream(steps, by_hand(elements), allowed_lateness=Duration(5))
+    self.tell_stream(
+        steps,
+        by_hand(elements[:1] + elements[2:]),
+        late=[('k', 'a')])
+
+  def test_sort_key_is_by_value(self):
+    elements = [('k', 5, value) for value in (3, 1, 2)]
+    steps = [0, elements[:2], 5, elements[2:]]
+    self.tell_stream(
+        steps,
+        by_hand(elements, sort_key=lambda value: -value),
+        sort_key=lambda value: -value)
+
+  def test_values_that_cannot_be_compared(self):
+    elements = [('k', 5, value) for value in ({}, None, 1j, 'a')]
+    self.tell_stream([0, elements[:2], elements[2:]], by_hand(elements))
+
+  def test_outputs_keep_what_they_say(self):
+    def several(key, timestamp, value, context):
+      yield beam.pvalue.TaggedOutput('late', 'tagged')
+      yield TimestampedValue('later', timestamp + 5)
+
+    with beam.Pipeline() as pipeline:
+      told = (
+          pipeline | beam.Create([TimestampedValue(('k', 1), 7)])
+          | beam.Map(lambda one: one)
+          | OrderedProcess(several, late_tag='late'))
+      for tag in ('main', 'late'):
+        times = told[tag] | tag >> beam.ParDo(KeyAndTime()) | (
+            tag + 'time' >> beam.Map(lambda one: (one[0], one[1])))
+        assert_that(
+            times,
+            equal_to([('later', 12)] if tag == 'main' else [('tagged', 7)]),
+            tag + 'checked')
+
+  def test_a_function_may_return_nothing(self):
+    with beam.Pipeline() as pipeline:
+      told = pipeline | beam.Create([('k', 1)]) | OrderedProcess(
+          lambda key, timestamp, value, context: None)
+      assert_that(told, equal_to([]))
+
+  def test_keys_that_are_equal_in_python_only(self):
+    with beam.Pipeline() as pipeline:
+      told = pipeline | beam.Create([(1, 'a'), (True, 'b')]) | OrderedProcess(
+          lambda key, timestamp, value, context: [(value, len(context))], 1)
+      assert_that(told, equal_to([('a', 0), ('b', 0)]))
+
+  def test_types(self):
+    def lengths(key, timestamp, value, context) -> Iterator[tuple[str, int]]:
+      yield key, len(value)
+
+    pipeline = beam.Pipeline()
+    pairs = pipeline | beam.Create([('k', 'v')])
+    self.assertEqual(
+        beam.typehints.Tuple[str, int],
+        (pairs | 'typed' >> OrderedProcess(lengths)).element_type)
+    self.assertEqual(
+        beam.typehints.Any,
+        (pairs | 'untyped' >> OrderedProcess(tell)).element_type)
+
+
+class _Told(TimestampBufferDoFnBag):
+  def process_element(self, key, element_ts, value, context, **extra_state):
+    number = extra_state['extra_state'].read() or 0
+    extra_state['extra_state'].write(number + 1)
+    for told in tell(key, element_ts, value, context):
+      yield told, number
+
+
+class _ToldOLS(TimestampBufferDoFnOLS):
+  process_element = _Told.process_element
+
+  def extract_kv(self, element):
+    key, value = element
+    return key, value * 2
+
+
+class DoFnTest(unittest.TestCase):
+  """The classes that are used with ParDo, by the names of Beam's example."""
+  def check(self, options, do_fn, steps, elements):
+    expected = []
+    numbers = collections.Counter()
+    for told in by_hand(elements):
+      expected.append((told, numbers[told[0]]))
+      numbers[told[0]] += 1
+    with beam.Pipeline(options=options) as pipeline:
+      told = (
+          pipeline | as_stream(steps)
+          | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
+          | beam.ParDo(do_fn))
+      assert_that(told, equal_to(expected))
+
+  # No ties: Prism gives those to a DoFn in any order.
+  ELEMENTS = [(key, time + i / 4, '%s%d' % (key, time))
+              for i, key in enumerate('ab') for time in (9, 3, 7, 30, 2)]
+  STEPS = [0, ELEMENTS[:7], 4, ELEMENTS[7:9], 8, ELEMENTS[9:], 20]
+  IN_TIME = ELEMENTS[:9]
+
+  def test_bag_on_direct_runner(self):
+    self.check(
+        PipelineOptions(['--streaming']),
+        _Told(CONTEXT, 0),
+        self.STEPS,
+        self.IN_TIME)
+
+  @needs_prism
+  def test_bag_on_prism(self):
+    self.check(prism_options(), _Told(CONTEXT, 0), self.STEPS, self.IN_TIME)
+
+  @needs_prism
+  def test_ordered_list_on_prism(self):
+    self.check(
+        prism_options(),
+        _ToldOLS(CONTEXT, batch_interval_sec=0),
+        self.STEPS, [(key, time, value * 2)
+                     for key, time, value in self.IN_TIME])
+
+  def test_an_interval_of_five_seconds_is_the_default(self):
+    steps = [0, [('k', 1, 'a')], 4, [('k', 0.5, 'b')], 5, [('k', 4, 'late')]]
+    self.check(
+        PipelineOptions(['--streaming']),
+        _Told(CONTEXT),
+        steps, [('k', 1, 'a'), ('k', 0.5, 'b')])
+
+  def test_the_state_of_a_buffer(self):
+    state = BufferState(safe_watermark=1, min_event_time=2, max_event_time=3)
+    self.assertTrue(state.batch_pending)
+    self.assertIsNone(state.last_processed)
+
+  def test_what_cannot_be(self):
+    with self.assertRaisesRegex(TypeError, 'extend TimestampBufferDoFnBag or'):
+      TimestampBufferDoFn(1)
+    with self.assertRaisesRegex(TypeError, 'context_size is how many'):
+      _Told('1')
+    with self.assertRaisesRegex(ValueError, 'batch_interval_sec must be fin'):
+      _Told(1, float('nan'))
+
+
+class ArgumentsTest(unittest.TestCase):
+  def test_what_cannot_be(self):
+    def generator():
+      yield
+
+    for error, message, arguments, named in [
+        (TypeError, 'process is a function of .key, timestamp', (3, ), {}),
+        (TypeError, 'process is a function', (generator(), ), {}),
+        (TypeError, 'which .* does not take', (lambda key: [], ), {}),
+        (TypeError, 'context_size is how many', (tell, 1.5), {}),
+        (TypeError, 'context_size is how many', (tell, True), {}),
+        (TypeError, 'context_size is how many', (tell, None), {}),
+        (ValueError, 'context_size must be from 0 to 100000, it is -1',
+         (tell, -1), {}),
+        (ValueError, 'it is 100001', (tell, 100_001), {}),
+        (TypeError, 'sort_key is a function of a value; it is .time.',
+         (tell, ), {'sort_key': 'time'}),
+        (TypeError, 'allowed_lateness is a number of seconds or a Duration',
+         (tell, ), {'allowed_lateness': '1'}),
+        (ValueError, 'allowed_lateness must be finite, it is nan',
+         (tell, ), {'allowed_lateness': float('nan')}),
+        (ValueError, 'allowed_lateness must not be negative, it is -1.0 s',
+         (tell, ), {'allowed_lateness': Duration(-1)}),
+        (ValueError, 'batch_interval must be finite, it is inf',
+         (tell, ), {'batch_interval': float('inf')}),
+        (TypeError, 'batch_interval is a number', (tell, ),
+         {'batch_interval': Timestamp(1)}),
+        (TypeError, 'late_tag is a str; it is 1', (tell, ), {'late_tag': 1}),
+        (ValueError, "late_tag must not be ''", (tell, ), {'late_tag': ''}),
+        (ValueError, "late_tag must not be 'main'", (tell, ),
+         {'late_tag': 'main'}),
+        (TypeError, 'ordered_list_state is True or False; it is .bag.',
+         (tell, ), {'ordered_list_state': 'bag'}),
+    ]:
+      with self.subTest(message):
+        with self.assertRaisesRegex(error, message):
+          OrderedProcess(*arguments, **named)
+
+  def test_inputs_that_cannot_be(self):
+    pipeline = beam.Pipeline()
+    with self.assertRaisesRegex(TypeError, 'takes pairs of a key and a value; '
+                                'its input has .*int'):
+      _ = pipeline | 'a' >> beam.Create([1]) | OrderedProcess(tell)
+    with self.assertRaisesRegex(ValueError, 'windows of Sessions merge'):
+      _ = (
+          pipeline | 'b' >> beam.Create([('k', 1)])
+          | beam.WindowInto(window.Sessions(5)) | 's' >> OrderedProcess(tell))
+
+
+if __name__ == '__main__':
+  unittest.main()
