@@ -17,8 +17,8 @@
 
 """The buffer of one key: what comes goes in, what is safe comes out in order.
 
-No pipeline, no clock and no timers here: the watermark comes in as a bound, below
-which nothing more is expected. So all of it can be tested by hand and by
+No pipeline, no clock and no timers here: the watermark comes in as a bound,
+below which nothing more is expected. So all of it can be tested by hand and by
 hypothesis.
 """
 

@@ -18,8 +18,8 @@
 """The records that ordered processing buffers, and their bytes.
 
 A record is a tuple of its event time (microseconds since 1970, which may be
-negative), its number of arrival within its key, and its value as bytes. No two records of
-a key have one number, so comparing them never compares values.
+negative), its number of arrival within its key, and its value as bytes. No two
+records of a key have one number, so comparing them never compares values.
 
 A run is a list of records, in order, as bytes:
 

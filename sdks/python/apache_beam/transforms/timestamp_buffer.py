@@ -470,8 +470,8 @@ class OrderedProcess(beam.PTransform):
   late, unless their elements were late already when they came or the function
   gives them earlier times. All that waits comes out when its window expires or
   the input ends, also by a drain, and then the state of the window is cleared.
-  The state of a key in the global window stays: the last `context_size` elements
-  and a few numbers.
+  The state of a key in the global window stays: the last `context_size`
+  elements and a few numbers.
 
   An element is late if it is earlier than what has been released, or could have
   been: it is counted in the metric `late_elements`, and is left out or goes to
@@ -527,8 +527,8 @@ class OrderedProcess(beam.PTransform):
     super().__init__()
     if not callable(process):
       raise TypeError(
-          'process is a function of (key, timestamp, value, context); it is %r' %
-          (process, ))
+          'process is a function of (key, timestamp, value, context); it is '
+          '%r' % (process, ))
     try:
       inspect.signature(process).bind(None, None, None, None)
     except ValueError:
