@@ -33,14 +33,15 @@ from apache_beam.utils.timestamp import Duration
 
 
 class _Ten(beam.transforms.core.RestrictionProvider):
-  def initial_restriction(self, element):
-    return OffsetRange(0, 10)
+  def restriction_size(self, element, restriction):
+    return 10
 
   def create_tracker(self, restriction):
-    return OffsetRestrictionTracker(restriction)
+    tracker = OffsetRestrictionTracker(restriction)
+    return tracker
 
-  def restriction_size(self, element, restriction):
-    return restriction.size()
+  def initial_restriction(self, element):
+    return OffsetRange(0, 10)
 
 
 class _CountInBundles(beam.DoFn):
