@@ -71,6 +71,8 @@ class Saved(CacheAware):
     timers: what `Schedule` remembers.
     marks: what the storage of later records remembers.
     front: the earliest records, in order.
+    context: the last records that were given out, in order, or none of them if
+      they are many: then they have a state of their own.
     encoded: all of it as bytes, once they are known.
   """
   state: BufferState = BufferState()
@@ -78,6 +80,7 @@ class Saved(CacheAware):
   timers: tuple[int, ...] = ()
   marks: tuple[int, ...] = ()
   front: tuple[Record, ...] = ()
+  context: tuple[Record, ...] = ()
   encoded: Optional[bytes] = dataclasses.field(
       default=None, compare=False, repr=False)
 
@@ -96,11 +99,15 @@ class KeyBuffer:
     saved: as `save` returned it.
     back: see `_ordered_runs`.
     order: of the records.
+
+  Attributes:
+    context: what is to be saved as `Saved.context`.
   """
   def __init__(self, saved: Saved, back, order: RecordOrder):
     self._state = saved.state
     self._next_number = saved.next_number
     self._front = list(saved.front)
+    self.context = saved.context
     self._back = back
     self._order = order
 
@@ -113,13 +120,19 @@ class KeyBuffer:
     """How many elements wait."""
     return len(self._front) + self._back.count
 
+  @property
+  def ahead(self) -> list[int]:
+    """Event times of the earliest elements that wait, those at hand."""
+    return [record[0] for record in self._front]
+
   def save(self, timers: tuple[int, ...]) -> Saved:
     return Saved(
         self._state,
         self._next_number,
         timers,
         tuple(self._back.marks),
-        tuple(self._front))
+        tuple(self._front),
+        tuple(self.context))
 
   def add(self, arrivals: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
     """Takes in elements in their order of arrival, as (event time, value).
@@ -208,5 +221,6 @@ class KeyBuffer:
     """Forgets everything. What waits is lost: release it before."""
     self._back.clear()
     self._front.clear()
+    self.context = ()
     self._state = BufferState()
     self._next_number = 0

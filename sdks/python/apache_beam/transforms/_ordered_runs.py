@@ -158,6 +158,7 @@ class BagRuns:
     for first, run in runs:
       if first >= bound and len(records) >= sum(halves):
         self._order.sort(records)
+        # Runs overlap: only what is before the next one is complete.
         if number_before(records, first) >= (
             number_before(records, bound) + sum(halves)):
           break
@@ -165,14 +166,12 @@ class BagRuns:
       used += 1
     self._order.sort(records)
     rest = runs[used:]
-    # Runs overlap: what is not before the next is not complete.
-    end = number_before(records, rest[0][0]) if rest else len(records)
     begin = 0
     pieces = []
     wanted = number_before(records, bound)
     for half in halves:
       wanted += half
-      cut = max(begin, cut_at_time(records[:end], wanted))
+      cut = max(begin, cut_at_time(records, wanted))
       pieces.append(records[begin:cut])
       begin = cut
     self._counts[level] -= begin

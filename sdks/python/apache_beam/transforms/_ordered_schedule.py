@@ -23,20 +23,27 @@ is. Therefore:
 `next` is set for when the earliest element is safe. Its watermark hold is the
 time of that element, not when it fires, so that what comes out is not late.
 
-`last` and the probes between stand for a watermark that moves by more than one
-element: once `next` has fired and elements are left, `last` is set for the
-latest of them, and probes in distances that grow fourfold. They stay until they
-fire. A watermark that moves slowly costs a third of a probe an element, one
-that jumps over many elements some rounds of a few timers.
+Probes stand for a watermark that moves by more than one element. They are set
+once `next` has fired and elements are left: at each of the next few elements, at
+every eighth that the buffer has at hand, and after those in distances that grow
+fourfold, up to the latest. They stay until they fire. So a watermark that passes
+a hundred elements is found in two or three rounds of timers, one that passes a
+hundred thousand in a few more; and an element has a probe at most.
 
 `end` is set for when the window expires.
 """
 
+import bisect
+from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import NamedTuple
 from typing import Optional
 
 from apache_beam.transforms._ordered_buffer import BufferState
 
+# How many of the next elements have a probe each; after them, one of so many.
+_PROBE_STEP = 8
+# And then, how much farther each is than the one before.
 _PROBE_GROWTH = 4
 
 
@@ -70,7 +77,7 @@ class Schedule:
 
   @property
   def memory(self) -> tuple[int, ...]:
-    """The timers that were set last: `next`, its hold, `last`, the probes."""
+    """`next` and its hold as set last, and when each probe fires, or did."""
     return (*self._next, *self._probes)
 
   def bound(self, fired: int) -> Optional[int]:
@@ -90,12 +97,16 @@ class Schedule:
       fire = -(-fire // self._interval) * self._interval
     return fire if self._end is None else min(fire, self._end)
 
-  def plan(self, state: BufferState, probe: bool) -> list[TimerToSet]:
+  def plan(
+      self,
+      state: BufferState,
+      ahead: Optional[Sequence[int]] = None) -> list[TimerToSet]:
     """The timers to set now, but for those that are set.
 
     Args:
       state: of the buffer, after the change.
-      probe: whether a timer has just fired.
+      ahead: if a timer has just fired, event times of the earliest elements
+        that wait, in order, as many as are at hand.
     """
     timers = []
     if self._end is not None and not self._next:
@@ -110,22 +121,49 @@ class Schedule:
       # firing time. So a tag never gets two holds for one firing time.
       exact = fire == hold + 1 + self._lateness
       timers.append(TimerToSet('next' if exact else f'next{hold}', fire, hold))
-    if probe:
-      self._plan_probes(fire, self._fire(state.max_event_time), timers)
+    if ahead is not None:
+      self._plan_probes(fire, state, ahead, timers)
     return timers
 
-  def _plan_probes(self, fire, last, timers):
-    for i, at in enumerate(self._probe_times(fire, last)):
-      if i == len(self._probes):
-        self._probes.append(fire)
-      if self._probes[i] <= fire:
+  def _plan_probes(self, fire, state, ahead, timers):
+    # A probe that is not later than `next` has fired, or tells nothing more.
+    pending = sorted(at for at in self._probes if at > fire)
+    free = [i for i, at in enumerate(self._probes) if at <= fire]
+    missing = (
+        *self._missing_near(fire, pending, ahead),
+        *self._missing_far(fire, pending, state, ahead))
+    for at in missing:
+      if free:
+        i = free.pop()
         self._probes[i] = at
-        timers.append(TimerToSet(f'probe{i}' if i else 'last', at, at))
+      else:
+        i = len(self._probes)
+        self._probes.append(at)
+      timers.append(TimerToSet(f'probe{i}', at, at))
 
-  def _probe_times(self, fire, last):
-    if last > fire:
-      yield last
-    distance = _PROBE_GROWTH * (self._interval or 1)
-    while fire + distance < last:
-      yield fire + distance
+  def _missing_near(self, fire, pending, ahead) -> Iterator[int]:
+    pending = set(pending)
+    previous = fire
+    since = 0
+    for i, time in enumerate(ahead):
+      at = self._fire(time)
+      since += 1
+      if at == previous:
+        continue
+      if at in pending:
+        since = 0
+      elif i <= _PROBE_STEP or since >= _PROBE_STEP:
+        yield at
+        since = 0
+      previous = at
+
+  def _missing_far(self, fire, pending, state, ahead) -> Iterator[int]:
+    begin = max(fire, self._fire(ahead[-1])) if ahead else fire
+    last = self._fire(state.max_event_time)
+    distance = max(begin - fire, self._interval, 1)
+    while begin < last:
+      end = min(begin + distance, last)
+      if bisect.bisect(pending, begin) == bisect.bisect(pending, end):
+        yield end
+      begin = end
       distance *= _PROBE_GROWTH

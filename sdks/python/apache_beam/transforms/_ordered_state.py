@@ -25,7 +25,8 @@
   varint  next_number
   varint  number of `timers`, then each, a varint
   varint  number of `marks`, then each, a varint
-  run     the records, see `_ordered_records`
+  run     the records that wait, see `_ordered_records`
+  run     the context
 """
 
 from apache_beam import coders
@@ -63,6 +64,7 @@ class SavedCoder(coders.Coder):
       for number in numbers:
         out.write_var_int64(number)
     write_run(saved.front, out)
+    write_run(saved.context, out)
     return out.get()
 
   def decode(self, encoded: bytes) -> Saved:
@@ -81,7 +83,8 @@ class SavedCoder(coders.Coder):
     timers = tuple(read() for _ in range(read()))
     marks = tuple(read() for _ in range(read()))
     front = tuple(read_run(source))
-    return Saved(state, next_number, timers, marks, front, encoded)
+    context = tuple(read_run(source))
+    return Saved(state, next_number, timers, marks, front, context, encoded)
 
   def is_deterministic(self) -> bool:
     return True

@@ -58,6 +58,7 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms import userstate
 from apache_beam.transforms import window as windows
 from apache_beam.transforms._held_timers import set_held
+from apache_beam.transforms._ordered_buffer import FRONT
 from apache_beam.transforms._ordered_buffer import BufferState
 from apache_beam.transforms._ordered_buffer import KeyBuffer
 from apache_beam.transforms._ordered_buffer import Saved
@@ -244,7 +245,7 @@ class TimestampBufferDoFn(beam.DoFn):
     late = buffer.add(arrivals)
     if len(late) < len(arrivals):
       schedule = self._schedule(window, saved)
-      self._set_timers(schedule.plan(buffer.state, False), timer)
+      self._set_timers(schedule.plan(buffer.state), timer)
       saved_state.write(buffer.save(schedule.memory))
     if late:
       self._late.inc(len(late))
@@ -258,29 +259,32 @@ class TimestampBufferDoFn(beam.DoFn):
   def _fire(
       self, key, fired, window, saved_state, make_back, timer, context, extra):
     """Releases what is safe now that a timer has fired."""
-    order = _record_order(self._sort_key, self.value_coder)
     saved = saved_state.read() or Saved()
-    buffer = KeyBuffer(saved, make_back(order, saved.marks), order)
     schedule = self._schedule(window, saved)
     bound = schedule.bound(fired.micros // 1000)
+    safe = saved.state.safe_watermark
+    if bound is not None and safe is not None and bound <= safe:
+      return  # A later timer of the bundle came first.
+    order = _record_order(self._sort_key, self.value_coder)
+    buffer = KeyBuffer(saved, make_back(order, saved.marks), order)
     records = buffer.release(bound)
     if records:
       self._released.inc(len(records))
       self._waiting.update(buffer.count)
       yield from self._process_all(
-          key, window, records, context, extra)
+          key, window, buffer, records, context, extra)
     if bound is None:
       buffer.clear()
       for state in (saved_state, context, extra):
         state.clear()
     else:
-      self._set_timers(schedule.plan(buffer.state, True), timer)
+      self._set_timers(schedule.plan(buffer.state, buffer.ahead), timer)
       saved_state.write(buffer.save(schedule.memory))
 
   def _process_all(
-      self, key, window, records, context, extra) -> Iterator[Any]:
-    before = []
-    if self._context_size:
+      self, key, window, buffer, records, context, extra) -> Iterator[Any]:
+    before = list(buffer.context)
+    if self._context_size and not before:
       run = context.read()
       before = decode_run(run) if run else []
     decode = self.value_coder.decode
@@ -293,8 +297,16 @@ class TimestampBufferDoFn(beam.DoFn):
 
     yield from outputs(
         process, key, window, items, len(before), self._context_size)
-    if self._context_size:
-      context.write(encode_run(all_records[-self._context_size:]))
+    if not self._context_size:
+      return
+    after = all_records[-self._context_size:]
+    # A state of its own costs three requests a release, the buffer's own value
+    # is read and written with elements that come, too.
+    if self._context_size <= FRONT:
+      buffer.context = after
+    else:
+      buffer.context = ()
+      context.write(encode_run(after))
 
 
 class TimestampBufferDoFnBag(TimestampBufferDoFn):

@@ -43,6 +43,7 @@ from apache_beam.testing.unbounded_source import ScriptedSource
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
 from apache_beam.transforms import window
+from apache_beam.transforms._ordered_buffer import FRONT
 from apache_beam.transforms.timestamp_buffer import BufferState
 from apache_beam.transforms.timestamp_buffer import OrderedProcess
 from apache_beam.transforms.timestamp_buffer import TimestampBufferDoFn
@@ -318,12 +319,13 @@ class WindowTest(unittest.TestCase):
 
 class OptionsTest(unittest.TestCase):
   """Single arguments, on the runner that is quickest for it."""
-  def tell_stream(self, steps, expected, late=(), **arguments):
+  def tell_stream(
+      self, steps, expected, late=(), context_size=CONTEXT, **arguments):
     with beam.Pipeline(options=PipelineOptions(['--streaming'])) as pipeline:
       told = (
           pipeline | as_stream(steps)
           | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
-          | OrderedProcess(tell, CONTEXT, late_tag='late', **arguments))
+          | OrderedProcess(tell, context_size, late_tag='late', **arguments))
       assert_that(told.main, equal_to(list(expected)), 'main')
       assert_that(told.late, equal_to(list(late)), 'late')
 
@@ -335,6 +337,19 @@ class OptionsTest(unittest.TestCase):
         steps,
         by_hand(elements[:1] + elements[2:]),
         late=[('k', 'a')])
+
+  def test_contexts_of_any_size_go_on_in_the_next_release(self):
+    elements = [('k', time, time) for time in range(FRONT + 10)]
+    steps = [0, elements[5:1:-1], 5, elements[:1:-1], FRONT, elements[:2]]
+    in_time = elements[2:6] + elements[5:]
+    # In the value of the buffer, and in a state of its own.
+    for context_size in (FRONT, FRONT + 1):
+      with self.subTest(context_size):
+        self.tell_stream(
+            steps,
+            by_hand(in_time, context_size),
+            late=[('k', value) for value in (4, 3, 2, 1, 0)],
+            context_size=context_size)
 
   def test_sort_key_is_by_value(self):
     elements = [('k', 5, value) for value in (3, 1, 2)]
