@@ -23,6 +23,7 @@ SUBJECTS = {
     'flink': 'flink.py',
     'java-watch': 'java_watch.py',
     'kafka': 'kafka.py',
+    'ordered': 'ordered.py',
     'prism': 'prism.py',
     'redis': 'redis_streams.py',
     'unbounded': 'unbounded.py',
@@ -73,6 +74,12 @@ def command(
         str(ours), str(script), '--ours', str(ours), '--prism', str(prism),
         '--classpath', maven.classpath(space, 'kafka-broker'), '--out',
         str(space.root / 'benchmarks' / 'results'), *arguments
+    ]
+  if subject == 'ordered':
+    prism = gobuild.prism(space, series, pins, 'prism')
+    return [
+        str(ours), str(script), '--ours', str(ours), '--prism', str(prism),
+        '--out', str(space.root / 'benchmarks' / 'results'), *arguments
     ]
   if subject == 'redis':
     server = debian.find(space, debian.REDIS_SERVER)
