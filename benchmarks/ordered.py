@@ -223,11 +223,9 @@ def markdown(summary, verdicts, about) -> str:
 
 
 def run_case(case, python, prism, timeout_s):
-  request = dict(
-      dataclasses.asdict(case.shape), what=case.what)
-  command = [
-      str(python), str(_CASE_PROGRAM), json.dumps(dict(request, prism=str(prism)))
-  ]
+  request = dict(dataclasses.asdict(case.shape), what=case.what)
+  more = json.dumps(dict(request, prism=str(prism)))
+  command = [str(python), str(_CASE_PROGRAM), more]
   return dict(request, **_measured_process.measure(command, timeout_s))
 
 
