@@ -133,7 +133,7 @@ class LinesTest(unittest.TestCase):
 
 
 class UnboundedTest(unittest.TestCase):
-  def test_a_request_that_is_late(self):
+  def stream(self):
     begin = BEGIN.timestamp()
     stream = TestStream(coder=coders.StrUtf8Coder())
     stream.advance_watermark_to(begin)
@@ -146,13 +146,17 @@ class UnboundedTest(unittest.TestCase):
     # DirectRunner's timers hold no watermark: what comes at the very end is
     # late for an assertion.
     stream.advance_watermark_to(begin + 1000)
-    stream.advance_watermark_to_infinity()
+    return stream.advance_watermark_to_infinity()
+
+  def test_a_request_that_is_late(self):
     options = PipelineOptions(['--streaming'])
     for lateness, paths, bad in (
         (0, ['/on-time', '/next'], ['late: ada /late']),
         (5, ['/late', '/on-time', '/next'], [])):
       with beam.Pipeline(options=options) as pipeline:
-        result = pipeline | stream | ordered_log_paths.RequestPaths(lateness)
+        result = (
+            pipeline | self.stream()
+            | ordered_log_paths.RequestPaths(lateness))
         assert_that(
             result['paths'] | beam.Map(lambda text: json.loads(text)['path']),
             equal_to(paths),
