@@ -39,6 +39,7 @@ _RESOURCES = {
 _RESULT = 'BASH_JAVA_UTILS_EXEC_RESULT:'
 START_SECONDS = 90.0
 STOP_SECONDS = 20.0
+_PORT_SECONDS = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -358,7 +359,12 @@ def is_open(port: int) -> bool:
 
 
 def must_be_free(port: int, option: str) -> None:
-  if is_open(port):
+  """Waits a little: a process that was killed may end before its threads do."""
+  deadline = time.monotonic() + _PORT_SECONDS
+  while is_open(port):
+    if time.monotonic() < deadline:
+      time.sleep(0.1)
+      continue
     raise CannotRun(
         f'port {port} is in use', f'end what uses it, or choose another by '
         f'{option}')

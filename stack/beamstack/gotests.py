@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 
 from beamstack import bases
@@ -151,29 +152,40 @@ class Module:
     folder: where it lies.
     logs: the folder of the logs.
     race: whether to look for races.
+    inner: whether to leave out the tests that stand outside of their package
+      (`package x_test`), where others stand inside. Prism's are pipelines, and
+      to compile them takes minutes.
   """
 
   folder: pathlib.Path
   logs: pathlib.Path
   race: bool = False
+  inner: bool = False
 
   def test(
       self, packages: Sequence[str], name: str, only: str = '') -> Events:
     """Runs tests, those that `only` matches, and writes their log."""
     more = (['-race'] if self.race else []) + (
         [f'-run={only}'] if only else [])
-    command = [
-        processes.find_tool('go'), 'test', '-json', '-count=1',
-        f'-timeout={PACKAGE_SECONDS}s', *more, *packages
-    ]
-    code, output = processes.run(
-        command,
-        cwd=self.folder,
-        env={
-            **gobuild.ENVIRONMENT,
-            'CGO_ENABLED': '1' if self.race else '0'
-        },
-        timeout=pytests.MODULE_SECONDS)
+    with tempfile.NamedTemporaryFile('w', suffix='.json') as overlay:
+      if self.inner:
+        # For go, a file that is replaced by nothing is not there.
+        without = dict.fromkeys(self._outer(packages), '')
+        json.dump({'Replace': without}, overlay)
+        overlay.flush()
+        more.append(f'-overlay={overlay.name}')
+      command = [
+          processes.find_tool('go'), 'test', '-json', '-count=1',
+          f'-timeout={PACKAGE_SECONDS}s', *more, *packages
+      ]
+      code, output = processes.run(
+          command,
+          cwd=self.folder,
+          env={
+              **gobuild.ENVIRONMENT,
+              'CGO_ENABLED': '1' if self.race else '0'
+          },
+          timeout=pytests.MODULE_SECONDS)
     events = read_events(output)
     if code and 'failed' not in events.packages.values():
       # Nothing else says that go itself failed, such as on a wrong flag.
@@ -188,27 +200,37 @@ class Module:
     """The packages that patterns stand for, those that have tests."""
     if not patterns:
       return []
+    return self._listed(
+        '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}', patterns)
+
+  def _outer(self, packages: Sequence[str]) -> list[str]:
+    """The test files outside of packages that have some inside."""
+    return self._listed(
+        '{{if .TestGoFiles}}{{range .XTestGoFiles}}{{$.Dir}}/{{.}}\n{{end}}'
+        '{{end}}', packages)
+
+  def _listed(self, template: str, patterns: Sequence[str]) -> list[str]:
     listed = processes.must_run(
-        [
-            processes.find_tool('go'), 'list', '-f',
-            '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}',
-            *patterns
-        ],
+        [processes.find_tool('go'), 'list', '-f', template, *patterns],
         what='go list',
         remedy='mend the packages in stack/series.toml',
         cwd=self.folder,
         env=gobuild.ENVIRONMENT)
-    return listed.split()
+    return listed.splitlines()
 
   def log(self, name: str) -> pathlib.Path:
     return self.logs / f'{name}.log'
 
 
 def lay_out(
-    space: Workspace, series: Series, *, race: bool = False) -> Module:
+    space: Workspace,
+    series: Series,
+    *,
+    race: bool = False,
+    inner: bool = False) -> Module:
   pins = bases.load_pins(space.stack / 'base.toml')
   folder, _ = gobuild.lay_out(space, series, fetch.module(space, pins))
-  return Module(folder, space.logs, race)
+  return Module(folder, space.logs, race, inner)
 
 
 def run(module: Module, packages: Sequence[str], name: str) -> pytests.Result:

@@ -116,9 +116,10 @@ def run_tests(
       if pr.name not in names:
         continue
       if packages:
+        # What stands outside of its package runs with the whole series.
         yield pr.name, gotests.run_patiently(
-            gotests.lay_out(space, series.prefix(count)),
-            gotests.lay_out(space, series.prefix(0)), packages,
+            gotests.lay_out(space, series.prefix(count), inner=True),
+            gotests.lay_out(space, series.prefix(0), inner=True), packages,
             f'prefix-go-{pr.name}', races=False)
       if classes:
         yield pr.name, javabuild.run_tests(

@@ -6,7 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -64,9 +63,6 @@ def released(cluster):
 
   def change(job_server):
     cluster.kill('job-server')
-    # Its threads may end a little later than the process, and then its port.
-    while clusters.is_open(_SETTINGS.job_port):
-      time.sleep(0.1)
     _start(cluster, job_server)
 
   @contextlib.contextmanager

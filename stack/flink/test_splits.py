@@ -8,6 +8,7 @@ import collections
 
 import pipelines
 import pytest
+from running import full_only
 import split_reads
 
 EXACT = {
@@ -34,7 +35,7 @@ def readers(running):
     [
         ('splits', True),
         # A snapshot of the state that holds the side input fails, in any stage.
-        ('with_a_side_input', False)
+        pytest.param('with_a_side_input', False, marks=full_only)
     ])
 def test_splits_of_a_source_are_read_by_both_task_managers(
     run, read, checkpoints):

@@ -3,13 +3,14 @@
 Purpose: a job whose first poll meets a snapshot makes it all the same.
 """
 
-from running import FULL
+from running import full_only
 
-STARTS = 10 if FULL else 1
+STARTS = 10
 # From when the tasks run; a poll takes a small part of it.
 CHECKPOINTS = 10
 
 
+@full_only
 def test_no_start_stalls(run, tell):
   """A source that polls seldom, started again and again, always polls."""
   stalled = []

@@ -9,6 +9,7 @@ import os
 import pathlib
 import socket
 import sys
+import threading
 
 import pytest
 
@@ -209,6 +210,14 @@ def test_a_port_in_use_is_told(place, field, option):
         CannotRun, match=f'port {taken.getsockname()[1]} is in use') as caught:
       place.start()
   assert option in caught.value.remedy
+
+
+def test_a_port_that_is_about_to_be_free_is_waited_for():
+  taken = socket.create_server(('127.0.0.1', 0))
+  ends = threading.Timer(0.5, taken.close)
+  ends.start()
+  clusters.must_be_free(taken.getsockname()[1], '--port')
+  ends.join()
 
 
 def test_no_java_is_told(place, monkeypatch):

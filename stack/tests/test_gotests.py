@@ -126,6 +126,21 @@ def patiently(module, tmp_path, *packages):
       module, base, packages or ['./go/a'], 'name', races=False)
 
 
+def test_those_outside_of_their_package_can_be_left_out(module):
+  write(module, 'a', GOOD)
+  (module.folder / 'go/a/out_test.go').write_text(
+      'package a_test\n\nimport "testing"\n\n' + BAD)
+  (module.folder / 'go/b').mkdir()
+  # There it would leave none.
+  (module.folder / 'go/b/out_test.go').write_text(
+      'package b_test\n\nimport "testing"\n\n' + GOOD)
+  inner = gotests.Module(module.folder, module.logs, inner=True)
+  result = gotests.run(inner, ['./go/...'], 'name')
+  assert result.problems == []
+  assert str(result.counts) == '2 passed, 0 failed'
+  assert gotests.run(module, ['./go/...'], 'name').counts.failed == 1
+
+
 def test_what_fails_once_passes_and_is_told(module, tmp_path):
   write(module, 'a', GOOD + go_test('Shy', ONCE % 't.Error("busy")'), 'os')
   result = patiently(module, tmp_path)
