@@ -196,13 +196,12 @@ class KeyBuffer:
     cut = number_before(self._front, bound)
     records = self._front[:cut]
     del self._front[:cut]
-    while self._back.count and (not self._front or self._back.low < bound):
-      taken = self._back.take(bound)
-      cut = number_before(taken, bound)
-      records += taken[:cut]
-      self._front += taken[cut:]
-      if not taken:
-        break
+    while self._back.count and self._back.low < bound:
+      records += self._take(bound)
+    if records and not self._front and self._back.count:
+      # Not if nothing came out: of many elements of one time none are taken in
+      # advance, however often it is tried.
+      self._take(bound)
     self._limit_front()
     if self._front:
       first = self._front[0][0]
@@ -216,6 +215,13 @@ class KeyBuffer:
         first,
         None if first is None else state.max_event_time)
     return records
+
+  def _take(self, bound):
+    """Takes from the back what is before `bound`, and the next to the front."""
+    taken = self._back.take(bound)
+    cut = number_before(taken, bound)
+    self._front += taken[cut:]
+    return taken[:cut]
 
   def clear(self) -> None:
     """Forgets everything. What waits is lost: release it before."""

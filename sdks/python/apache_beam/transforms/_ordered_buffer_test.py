@@ -445,6 +445,14 @@ class CostTest(unittest.TestCase):
     # One for each element, one of eight again, and a few.
     self.assertLess(simulation.set, 9000 * 1.3)
 
+  def test_ties_that_do_not_fit_are_not_read_in_vain(self):
+    simulation = Simulation('bag')
+    simulation.arrive([(i // 100 * 1_000_000, b'') for i in range(5000)])
+    for watermark in range(0, 20_000, 100):
+      simulation.advance(watermark)
+    self.assertEqual(2000, len(simulation.released))
+    self.assertLess(sum(bag.reads for bag in simulation.bags), 3 * 20)
+
   def test_elements_in_order_set_one_timer(self):
     simulation = Simulation('bag')
     for i in range(100):
@@ -457,6 +465,17 @@ class CostTest(unittest.TestCase):
       for i in range(3000):
         simulation.arrive([(-i * 1000, b'12345678')])
       self.assertLess(len(simulation.saved), 128 * 20 + 100)
+
+
+class RunsTest(unittest.TestCase):
+  def test_no_record_is_earlier_than_low(self):
+    """A run that is left as it is may begin before what is left of others."""
+    runs = BagRuns([Bag(lambda items: None) for _ in range(_ordered_runs.LEVELS)],
+                   RecordOrder(), ())
+    runs.add([(2 * i, i, b'') for i in range(128)])
+    runs.add([(191 + 2 * i, 128 + i, b'') for i in range(128)])
+    self.assertEqual(96, len(runs.take(64)))
+    self.assertEqual(191, runs.low)
 
 
 class HoldTest(unittest.TestCase):

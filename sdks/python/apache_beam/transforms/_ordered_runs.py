@@ -178,7 +178,7 @@ class BagRuns:
     self._bags[level].clear()
     if self._counts[level]:
       kept = records[begin:]
-      self._lows[level] = kept[0][0] if kept else rest[0][0]
+      self._lows[level] = min(some[0][0] for some in (kept, rest) if some)
       for run in encode_runs(kept):
         self._bags[level].add(run)
       for _, run in rest:
