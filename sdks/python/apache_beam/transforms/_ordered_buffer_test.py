@@ -470,8 +470,8 @@ class CostTest(unittest.TestCase):
 class RunsTest(unittest.TestCase):
   def test_no_record_is_earlier_than_low(self):
     """A run that is left as it is may begin before what is left of others."""
-    runs = BagRuns([Bag(lambda items: None) for _ in range(_ordered_runs.LEVELS)],
-                   RecordOrder(), ())
+    bags = [Bag(lambda items: None) for _ in range(_ordered_runs.LEVELS)]
+    runs = BagRuns(bags, RecordOrder(), ())
     runs.add([(2 * i, i, b'') for i in range(128)])
     runs.add([(191 + 2 * i, 128 + i, b'') for i in range(128)])
     self.assertEqual(96, len(runs.take(64)))

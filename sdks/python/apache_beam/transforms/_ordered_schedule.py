@@ -24,11 +24,11 @@ is. Therefore:
 time of that element, not when it fires, so that what comes out is not late.
 
 Probes stand for a watermark that moves by more than one element. They are set
-once `next` has fired and elements are left: at each of the next few elements, at
-every eighth that the buffer has at hand, and after those in distances that grow
-fourfold, up to the latest. They stay until they fire. So a watermark that passes
-a hundred elements is found in two or three rounds of timers, one that passes a
-hundred thousand in a few more; and an element has a probe at most.
+once `next` has fired and elements are left: at each of the next few elements,
+at every eighth that the buffer has at hand, and after those in distances that
+grow fourfold, up to the latest. They stay until they fire. So a watermark that
+passes a hundred elements is found in two or three rounds of timers, one that
+passes a hundred thousand in a few more; and an element has a probe at most.
 
 `end` is set for when the window expires.
 """
