@@ -132,7 +132,7 @@ class UnboundedReader:
   def get_checkpoint_mark(self) -> CheckpointMark:
     """A mark that covers all records given so far, the current one included.
 
-    Called: after each chunk (up to 300 records), only if something was read
+    Called: after each chunk (up to 150 records), only if something was read
       since the last mark; on the reading thread. Most marks are never
       finalized: of each bundle only the last.
     Must: return a new object each time, which does not change afterwards.

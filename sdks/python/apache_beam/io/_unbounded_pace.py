@@ -25,14 +25,10 @@ Threads: the one that reads. No clock: times are given.
 
 from typing import Optional
 
-MAX_CHUNK_RECORDS = 300
-# So many objects of a chunk, and of the one before it that is still processed,
-# fit into the youngest generation of the garbage collector; more would be
-# promoted and looked at again and again.
-_YOUNG_OBJECTS = 300
-# Of records that are made of many objects: the collector cannot be spared, and
-# a chunk costs something by itself.
-_LEAST_CHUNK_RECORDS = 150
+# So many records, their timestamps and windowed values still fit into the
+# youngest generation of the garbage collector; more would be promoted and
+# looked at again and again.
+MAX_CHUNK_RECORDS = 150
 MAX_CHUNK_BYTES = 4 << 20
 MAX_CHUNK_SECONDS = 0.1
 # While nothing is known of a reader: few enough to cost little if each takes
@@ -41,22 +37,19 @@ _FIRST_CHUNK_RECORDS = 8
 
 
 class Pace:
-  """How long a record takes, how large it is, and of how many objects.
-
-  From what was seen so far.
+  """How long a record takes and how large it is, from what was seen so far.
 
   Given the time, it knows none by itself.
   """
   def __init__(self) -> None:
     self._seconds: Optional[float] = None
     self._bytes = 0
-    self._objects = 1.0
 
   def chunk_limit(self, seconds_left: float) -> int:
     """How many records to read next: at least one."""
     if self._seconds is None:
       return _FIRST_CHUNK_RECORDS
-    limit = max(int(_YOUNG_OBJECTS / self._objects), _LEAST_CHUNK_RECORDS)
+    limit = MAX_CHUNK_RECORDS
     if self._bytes * limit > MAX_CHUNK_BYTES:
       limit = MAX_CHUNK_BYTES // self._bytes
     seconds = min(max(seconds_left, 0.0), MAX_CHUNK_SECONDS)
@@ -77,24 +70,3 @@ class Pace:
   def weigh(self, record_bytes: int) -> None:
     """Notes the size of a record; likewise."""
     self._bytes = max(record_bytes, self._bytes // 2)
-
-  def count_objects(
-      self,
-      records: int,
-      before: tuple[int, int, int],
-      after: tuple[int, int, int]) -> None:
-    """Notes how many objects records are made of; likewise.
-
-    Args:
-      records: how many were read.
-      before: what ``gc.get_count()`` said just before.
-      after: what it said right after.
-    """
-    if before[1:] == after[1:]:
-      each = max((after[0] - before[0]) / records, 1.0)
-    else:
-      # It came in between: perhaps the chunk was too large for it not to.
-      each = 2 * self._objects
-    if each < self._objects:
-      each = (each + self._objects) / 2
-    self._objects = min(each, _YOUNG_OBJECTS)

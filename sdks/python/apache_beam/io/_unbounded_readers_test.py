@@ -216,42 +216,18 @@ class PaceTest(unittest.TestCase):
     pace.observe(8, 0.008)
     self.assertEqual(2, pace.chunk_limit(0.0025))
 
-  def test_chunks_fit_into_the_youngest_generation(self):
-    pace = Pace()
-    pace.observe(8, 8e-6)
-    pace.count_objects(8, (10, 2, 1), (18, 2, 1))
-    self.assertEqual(300, pace.chunk_limit(10))
-    pace.count_objects(300, (10, 2, 1), (550, 2, 1))
-    self.assertEqual(166, pace.chunk_limit(10))
-    # Of records that have many, it would take very few.
-    pace.count_objects(166, (10, 2, 1), (650, 2, 1))
-    self.assertEqual(150, pace.chunk_limit(10))
-
-  def test_a_collection_in_between_is_taken_for_a_chunk_too_many(self):
-    pace = Pace()
-    pace.observe(8, 8e-6)
-    pace.count_objects(300, (600, 2, 1), (190, 3, 1))
-    self.assertEqual(150, pace.chunk_limit(10))
-    # It was not: larger again, by and by.
-    for _ in range(20):
-      pace.count_objects(150, (10, 2, 1), (160, 2, 1))
-    self.assertEqual(299, pace.chunk_limit(10))
-
   @given(
       st.lists(
           st.tuples(
               st.integers(1, 100),
               st.floats(0, 1e6),
-              st.integers(0, 1 << 40),
-              st.tuples(*[st.integers(0, 1 << 20)] * 3),
-              st.tuples(*[st.integers(0, 1 << 20)] * 3))),
+              st.integers(0, 1 << 40))),
       st.floats(-1, 1e9))
   def test_always_asks_for_something_and_never_too_much(self, seen, left):
     pace = Pace()
-    for records, seconds, size, before, after in seen:
+    for records, seconds, size in seen:
       pace.observe(records, seconds)
       pace.weigh(size)
-      pace.count_objects(records, before, after)
     limit = pace.chunk_limit(left)
     self.assertTrue(1 <= limit <= _unbounded_pace.MAX_CHUNK_RECORDS)
 

@@ -33,7 +33,6 @@ Threads: the bundle's. Only ``close`` may come from elsewhere, or late: a
   bundle that failed downstream just never resumes this generator.
 """
 
-import gc
 import logging
 import time
 import weakref
@@ -294,12 +293,10 @@ class Reading:
     opened = self._reader
     self._mark_coder = opened.mark_coder
     try:
-      before = gc.get_count()
       records, more = opened.read(limit)
       mark = None
       mark_bytes = self._mark
       if records:
-        opened.pace.count_objects(len(records), before, gc.get_count())
         mark, mark_bytes = opened.cut_mark(len(records))
       watermark = Timestamp.of(opened.reader.get_watermark())
     except RetryLater:
