@@ -79,6 +79,11 @@ class GroupInBundle(beam.DoFn):
     self._key_coder = key_coder
     self._value_coder = value_coder
 
+  def setup(self):
+    # What `Coder.encode` looks up with each call.
+    self._encode_key = self._key_coder.get_impl().encode
+    self._encode_value = self._value_coder.get_impl().encode
+
   def start_bundle(self):
     self._runs = {}
     self._number = 0
@@ -90,16 +95,16 @@ class GroupInBundle(beam.DoFn):
       window=beam.DoFn.WindowParam):
     key, value = element
     # Equal keys may differ to a runner, as 1 and True do.
-    entry = (self._key_coder.encode(key), window)
+    entry = (self._encode_key(key), window)
     run = self._runs.get(entry)
     if run is None:
       run = self._runs[entry] = (key, [])
     records = run[1]
     records.append(
-        (timestamp.micros, len(records), self._value_coder.encode(value)))
+        (timestamp.micros, len(records), self._encode_value(value)))
     self._number += 1
     if self._number >= _ELEMENTS_IN_BUNDLE:
-      yield from self.finish_bundle()
+      return list(self.finish_bundle())
 
   def finish_bundle(self):
     for (_, window), (key, records) in self._runs.items():
@@ -137,7 +142,7 @@ class ProcessGrouped(beam.DoFn):
     # Numbers of arrival are those within a bundle; across bundles there is no
     # arrival in a bounded input.
     self._order.sort_stably(records)
-    decode = self._value_coder.decode
+    decode = self._value_coder.get_impl().decode
     items = [(Timestamp(micros=time), decode(value))
              for time, _, value in records]
     self._released.inc(len(items))

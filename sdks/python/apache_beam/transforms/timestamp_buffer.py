@@ -93,6 +93,12 @@ __all__ = [
 # memory, and the context is read and written with each batch.
 _MOST_CONTEXT = 100_000
 
+# The states that both kinds of buffer have. A timer is of one DoFn alone.
+_SAVED = userstate.ReadModifyWriteStateSpec('buffer', SavedCoder())
+_CONTEXT = userstate.ReadModifyWriteStateSpec('context', coders.BytesCoder())
+_EXTRA = userstate.ReadModifyWriteStateSpec(
+    'extra', coders.FastPrimitivesCoder())
+
 
 def _checked_context_size(context_size):
   if isinstance(context_size, bool) or not isinstance(
@@ -314,10 +320,6 @@ class TimestampBufferDoFnBag(TimestampBufferDoFn):
 
   For the arguments, and what to write, see `TimestampBufferDoFn`.
   """
-  _SAVED = userstate.ReadModifyWriteStateSpec('buffer', SavedCoder())
-  _CONTEXT = userstate.ReadModifyWriteStateSpec('context', coders.BytesCoder())
-  _EXTRA = userstate.ReadModifyWriteStateSpec(
-      'extra', coders.FastPrimitivesCoder())
   _RUNS = tuple(
       userstate.BagStateSpec('runs%d' % level, coders.BytesCoder())
       for level in range(LEVELS))
@@ -372,10 +374,6 @@ class TimestampBufferDoFnOLS(TimestampBufferDoFn):
   Those are FnApiRunner and Prism. For the arguments, and what to write, see
   `TimestampBufferDoFn`.
   """
-  _SAVED = userstate.ReadModifyWriteStateSpec('buffer', SavedCoder())
-  _CONTEXT = userstate.ReadModifyWriteStateSpec('context', coders.BytesCoder())
-  _EXTRA = userstate.ReadModifyWriteStateSpec(
-      'extra', coders.FastPrimitivesCoder())
   _RUNS = userstate.OrderedListStateSpec('runs', coders.BytesCoder())
   _TIMER = userstate.TimerSpec('release', userstate.TimeDomain.WATERMARK)
 

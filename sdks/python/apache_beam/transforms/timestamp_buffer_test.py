@@ -26,6 +26,7 @@ import collections
 import logging
 import unittest
 from typing import Iterator
+from unittest import mock
 
 import apache_beam as beam
 from apache_beam import coders
@@ -42,6 +43,7 @@ from apache_beam.testing.unbounded_source import Records
 from apache_beam.testing.unbounded_source import ScriptedSource
 from apache_beam.testing.util import assert_that
 from apache_beam.testing.util import equal_to
+from apache_beam.transforms import _ordered_grouping
 from apache_beam.transforms import window
 from apache_beam.transforms._ordered_buffer import FRONT
 from apache_beam.transforms.timestamp_buffer import BufferState
@@ -261,6 +263,29 @@ class StoryTest(unittest.TestCase):
       check_story(as_bounded(pipeline), [False], IN_TIME, [])
 
 
+class HoldTest(unittest.TestCase):
+  """What waits holds the watermark, so that it is not late when it comes out."""
+  ELEMENTS = [('k', time, time) for time in (3, 1, 2.5, 12)]
+  # Far from where an element is safe to the next watermark, and over windows.
+  STEPS = [0, ELEMENTS[:3], 4, 5.5, 6.5, ELEMENTS[3:], 7, 8.5, 20]
+
+  @needs_prism
+  def test_prism(self):
+    with beam.Pipeline(options=prism_options()) as pipeline:
+      elements = pipeline | as_stream(self.STEPS) | beam.Map(
+          lambda pair: pair).with_output_types(tuple[str, object])
+      for ordered_list in (False, True):
+        for lateness, interval in ((5, 0), (0, 10)):
+          tag = '%s %d %d ' % (ordered_list, lateness, interval)
+          told = elements | tag + 'OrderedProcess' >> OrderedProcess(
+              tell,
+              CONTEXT,
+              allowed_lateness=lateness,
+              batch_interval=interval,
+              ordered_list_state=ordered_list)
+          check_windows(told, tag, self.ELEMENTS)
+
+
 class WindowTest(unittest.TestCase):
   """Windows are apart, and nothing is left in them at their end."""
   STEPS = [
@@ -315,6 +340,30 @@ class WindowTest(unittest.TestCase):
   def test_prism(self):
     for case in (self.FIXED, self.SLIDING):
       self.check(prism_options(), [False, True], *case)
+
+
+  def check_late(self, steps, lateness, expected, **arguments):
+    """In windows of ten seconds, which are open for elements a while longer."""
+    with beam.Pipeline(options=PipelineOptions(['--streaming'])) as pipeline:
+      told = (
+          pipeline | as_stream(steps)
+          | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
+          | beam.WindowInto(
+              window.FixedWindows(10), allowed_lateness=lateness)
+          | OrderedProcess(tell, CONTEXT, **arguments))
+      assert_that(told, equal_to(expected))
+
+  def test_a_window_waits_as_long_as_it_may_get_elements(self):
+    elements = [('k', 9, 'b'), ('k', 8, 'a')]
+    self.check_late([0, elements[:1], 11, elements[1:], 16],
+                    5,
+                    list(by_hand(elements)),
+                    allowed_lateness=5)
+
+  def test_nothing_is_left_of_a_window_that_has_expired(self):
+    """This runner does not drop what comes then: it is a first element."""
+    self.check_late([0, [('k', 5, 'a')], 15, [('k', 4, 'b')], 16],
+                    0, [('k', 5, 'a', []), ('k', 4, 'b', [])])
 
 
 class OptionsTest(unittest.TestCase):
@@ -380,6 +429,22 @@ class OptionsTest(unittest.TestCase):
             times,
             equal_to([('later', 12)] if tag == 'main' else [('tagged', 7)]),
             tag + 'checked')
+
+  def test_elements_of_one_bundle_keep_their_arrival(self):
+    """Also if they are more than are kept in a bundle."""
+    elements = [('k', number) for number in range(25)]
+    with mock.patch.object(_ordered_grouping, '_ELEMENTS_IN_BUNDLE', 10):
+      with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        told = (
+            pipeline | beam.Create([elements], reshuffle=False)
+            | beam.FlatMap(lambda one: one).with_output_types(tuple[str, int])
+            | OrderedProcess(
+                lambda key, timestamp, value, context:
+                [(value, [earlier for _, earlier in context])], 1))
+        assert_that(
+            told,
+            equal_to([(number, [number - 1] if number else [])
+                      for number in range(25)]))
 
   def test_a_function_may_return_nothing(self):
     with beam.Pipeline() as pipeline:
