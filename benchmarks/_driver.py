@@ -1,7 +1,9 @@
 # Licensed under the Apache License, Version 2.0: see LICENSE.
 """What the drivers of all benchmarks do around their measuring."""
 
+import argparse
 import contextlib
+import datetime
 import hashlib
 import json
 import os
@@ -47,6 +49,67 @@ def machine() -> str:
 def prism_version(binary) -> str:
   """What tells a binary from others: the released one knows no version."""
   return 'sha256 ' + hashlib.sha256(binary.read_bytes()).hexdigest()[:12]
+
+
+def positive(convert):
+  """A type of options: numbers above 0, which `convert` makes of text."""
+  def parse(text):
+    value = convert(text)
+    if value <= 0:
+      raise argparse.ArgumentTypeError('%s is not more than 0' % text)
+    return value
+
+  # What argparse calls it if it is no number at all.
+  parse.__name__ = convert.__name__
+  return parse
+
+
+def parser(
+    doc, *, quick, timeout=None, repeats=3) -> argparse.ArgumentParser:
+  """A parser with the options that all benchmarks have.
+
+  Args:
+    doc: what --help begins with.
+    quick: what --quick means.
+    timeout: the default of --timeout; None: no --timeout and no --repeats.
+    repeats: what is made without --repeats.
+  """
+  made = argparse.ArgumentParser(
+      description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+  made.add_argument(
+      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
+  if timeout:
+    made.add_argument(
+        '--repeats',
+        type=positive(int),
+        metavar='R',
+        help='runs of each case (default: %d)' % repeats)
+    made.add_argument(
+        '--timeout',
+        type=positive(int),
+        default=timeout,
+        metavar='SECONDS',
+        help='for one run (default: %d)' % timeout)
+  made.add_argument('--quick', action='store_true', help=quick)
+  made.add_argument(
+      '--no-targets',
+      action='store_true',
+      help='only measure: a missed target does not fail the run')
+  return made
+
+
+def repeats_of(options) -> int:
+  return options.repeats or (1 if options.quick else 3)
+
+
+def about(options, **more) -> dict:
+  """When, where and how was measured, for a page."""
+  return {
+      'date': datetime.date.today().isoformat(),
+      'machine': machine(),
+      'quick': options.quick,
+      **more
+  }
 
 
 @contextlib.contextmanager

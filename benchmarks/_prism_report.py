@@ -4,7 +4,8 @@
 import dataclasses
 import statistics
 
-from _unbounded_report import Verdict
+import _targets
+from _targets import Verdict
 
 BINARIES = ('base', 'ours')
 # What is measured, what it is called, and how many times less Go it takes.
@@ -137,21 +138,6 @@ class Summary:
     return verdicts
 
 
-def _targets(verdicts):
-  return [
-      '## Targets',
-      '',
-      '| target | verdict | found |',
-      '| --- | --- | ---: |',
-      *(
-          '| %s | %s | %s |' % (
-              verdict.target,
-              'met' if verdict.met else '**missed**',
-              verdict.found) for verdict in verdicts),
-      '',
-  ]
-
-
 def _head(title, about, text):
   return [
       '# %s: results' % title,
@@ -174,7 +160,7 @@ def markdown(summary, verdicts, about) -> str:
   some = summary.runs('read', 'ours')
   runs = 'One run' if len(some) == 1 else 'Medians of %d runs' % len(some)
   text = runs + ' of each; base and ours take turns.'
-  lines = _head('Prism', about, text) + _targets(verdicts)
+  lines = _head('Prism', about, text) + _targets.section(verdicts)
   lines += [
       '## %s elements' % format(some[0]['elements'], ','),
       '',
@@ -265,7 +251,7 @@ def soak_verdicts(record) -> list[Verdict]:
 
 def soak_markdown(record, verdicts, about) -> str:
   text = 'One pipeline for %d s.' % record['seconds']
-  lines = _head('Prism, a soak', about, text) + _targets(verdicts)
+  lines = _head('Prism, a soak', about, text) + _targets.section(verdicts)
   lines += [
       '## Records',
       '',

@@ -8,7 +8,9 @@ import collections
 import dataclasses
 import statistics
 
+import _targets
 import plot
+from _targets import Verdict
 
 WHATS = ('rival', 'ours', 'ceiling')
 MEMORY_WHATS = ('rival', 'ours')
@@ -53,21 +55,6 @@ class Case:
     if self.what == 'ceiling':
       return dataclasses.replace(self, cap=0)
     return self
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-  """One target: what was wanted, what was found."""
-
-  target: str
-  found: str
-  met: bool
-
-  def line(self) -> str:
-    return '%s %s %s' % (
-        (self.target + ' ').ljust(68, '.'),
-        'ok    ' if self.met else 'MISSED',
-        self.found)
 
 
 class Summary:
@@ -220,14 +207,7 @@ def markdown(summary, verdicts_, about) -> str:
         'Runs of upstream that failed and were made again: %d.\n' % failed)
   page.append('![Bars and lines of the tables below](unbounded.svg)\n')
 
-  page.append('## Targets\n')
-  page.append(
-      _table(['target', 'verdict', 'found'],
-             [[
-                 verdict.target,
-                 'met' if verdict.met else '**missed**',
-                 _Number(verdict.found)
-             ] for verdict in verdicts_]))
+  page.append('\n'.join(_targets.section(verdicts_)))
 
   page.append('## Thousand records per CPU second of the Python process\n')
   rows = []

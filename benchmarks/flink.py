@@ -13,10 +13,8 @@ Exit code: 0 all targets met (or --no-targets), 1 a target missed or a run
 failed, 2 could not run, 130 interrupted.
 """
 
-import argparse
 import contextlib
 import dataclasses
-import datetime
 import json
 import pathlib
 import statistics
@@ -25,7 +23,8 @@ import tempfile
 
 import _driver
 import _measured_process
-from _unbounded_report import Verdict
+import _targets
+from _targets import Verdict
 
 sys.path.insert(
     0, str(pathlib.Path(__file__).resolve().parents[1] / 'stack'))
@@ -174,12 +173,8 @@ def markdown(summary, verdicts, about) -> str:
       'job server as released (2.70.0) and ours, both with Beam %(beam)s in '
       'Python; load %(load)s at the start and the end.%(note)s' % about, '',
       'What is measured, and how, is in [the README](../README.md). Every run '
-      'is in `flink.jsonl`.', '', '## Targets', ''
+      'is in `flink.jsonl`.', '', *_targets.section(verdicts)
   ]
-  lines += table(
-      ('target', 'verdict', 'found'),
-      [(v.target, 'met' if v.met else '**missed**', v.found)
-       for v in verdicts])
   some = summary.figures('ours', 'hashmap', 'state')[0]
   lines += ['## Self-checkpoints', '']
   lines += table(
@@ -296,9 +291,7 @@ def words_of(record) -> str:
 
 
 def parse(arguments):
-  parser = argparse.ArgumentParser(
-      description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = _driver.parser(__doc__, quick='rough figures in a third the time')
   parser.add_argument(
       '--ours', required=True, metavar='PYTHON', help='has the dev wheel')
   parser.add_argument(
@@ -309,15 +302,7 @@ def parse(arguments):
     parser.add_argument(
         name, type=pathlib.Path, required=True, metavar='JAR', help=words)
   parser.add_argument(
-      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
-  parser.add_argument(
-      '--quick', action='store_true', help='rough figures in a third the time')
-  parser.add_argument(
       '--note', default='', help='a sentence about the run, for the page')
-  parser.add_argument(
-      '--no-targets',
-      action='store_true',
-      help='only measure: a missed target does not fail the run')
   return parser.parse_args(arguments)
 
 
@@ -355,19 +340,13 @@ def bench(options) -> int:
   notes = [' ' + options.note] if options.note else []
   if options.quick:
     notes.append(' A quick run: rough figures.')
-  about = {
-      'date': datetime.date.today().isoformat(),
-      'machine': _driver.machine(),
-      'beam': records[0]['beam'],
-      'load': '%s, %s' % (begin, load()),
-      'note': ''.join(notes),
-  }
+  about = _driver.about(
+      options,
+      beam=records[0]['beam'],
+      load='%s, %s' % (begin, load()),
+      note=''.join(notes))
   (options.out / 'flink.md').write_text(markdown(summary, verdicts, about))
-  return _driver.tell(
-      [('%s %s %s' % (
-          (v.target + ' ').ljust(62, '.'), 'ok    ' if v.met else 'MISSED',
-          v.found), v.met) for v in verdicts],
-      options.no_targets)
+  return _targets.tell(verdicts, options.no_targets)
 
 
 def main(arguments=None) -> int:

@@ -13,15 +13,14 @@ Exit code: 0 measured, 1 a target missed or a run failed, 2 could not run, 130
 interrupted.
 """
 
-import argparse
 import dataclasses
-import datetime
-import pathlib
 import statistics
 import sys
 
 import _driver
 import _measured_process
+import _targets
+from _targets import Verdict
 
 _MAIN = 'org.apache.beam.sdk.transforms.WatchBench'
 _HOW = {'rounds': 'the DoFn alone', 'pipeline': 'DirectRunner'}
@@ -64,23 +63,24 @@ class Summary:
         record[field] for record in self.records
         if (record['how'], record['what'], record['mode']) == (how, what, mode))
 
-  def verdicts(self):
-    """Pairs of a line and whether its target is met."""
+  def verdicts(self) -> list[Verdict]:
     found = []
     for how, name in _HOW.items():
       base = self.median('cpu_s', how, 'base', 'keys')
       for mode, at_most in (('keys', 1.25), ('cursor', 1.0)):
         ratio = self.median('cpu_s', how, 'ours', mode) / base
-        found.append((
-            '%s: %s takes %.2f of the CPU of the released, at most %.2f: %s' %
-            (name, _NAMES['ours', mode], ratio, at_most,
-             'met' if ratio <= at_most else 'MISSED'),
-            ratio <= at_most))
+        found.append(
+            Verdict(
+                '%s, %s: at most %.2f times the CPU of the released' %
+                (name, _NAMES['ours', mode], at_most),
+                '%.2f times' % ratio,
+                ratio <= at_most))
     size = self.median('state_bytes', 'rounds', 'ours', 'cursor')
-    found.append((
-        'with a cursor the state has %d bytes, at most 200: %s' %
-        (size, 'met' if size <= 200 else 'MISSED'),
-        size <= 200))
+    found.append(
+        Verdict(
+            'with a cursor the state has at most 200 bytes',
+            '%d bytes' % size,
+            size <= 200))
     return found
 
 
@@ -105,6 +105,9 @@ def markdown(summary, verdicts, about) -> str:
           rounds,
           format(outputs * rounds, ',')),
       '',
+      *_targets.section(verdicts),
+      '## Seconds and state',
+      '',
       '| | | CPU s | wall s | state |',
       '| --- | --- | ---: | ---: | ---: |'
   ]
@@ -118,7 +121,6 @@ def markdown(summary, verdicts, about) -> str:
               summary.median('cpu_s', how, what, mode),
               summary.median('wall_s', how, what, mode),
               format(size, ',.0f') + ' bytes' if how == 'rounds' else ''))
-  lines += ['', *('* %s' % line for line, _ in verdicts)]
   return '\n'.join(lines) + '\n'
 
 
@@ -137,9 +139,10 @@ def run_case(case, options):
 
 
 def parse(arguments):
-  parser = argparse.ArgumentParser(
-      description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = _driver.parser(
+      __doc__,
+      quick='20 rounds and one run of each: rough figures in a minute',
+      timeout=1800)
   parser.add_argument('--java', required=True, metavar='PROGRAM')
   parser.add_argument(
       '--classes', required=True, metavar='FOLDER', help='has WatchBench')
@@ -148,23 +151,11 @@ def parse(arguments):
   parser.add_argument(
       '--released', required=True, metavar='CLASSPATH',
       help='Beam as it was released, and what WatchBench needs')
-  parser.add_argument(
-      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
-  parser.add_argument(
-      '--repeats', type=int, metavar='R', help='runs of each case (default: 3)')
-  parser.add_argument(
-      '--timeout', type=int, default=1800, metavar='SECONDS', help='for a run')
-  parser.add_argument(
-      '--quick', action='store_true',
-      help='20 rounds and one run of each: rough figures in a minute')
-  parser.add_argument(
-      '--no-targets', action='store_true',
-      help='only measure: a missed target does not fail the run')
   return parser.parse_args(arguments)
 
 
 def bench(options) -> int:
-  repeats = options.repeats or (1 if options.quick else 3)
+  repeats = _driver.repeats_of(options)
   with _driver.results(options.out / 'java_watch.jsonl') as write:
     records = _driver.in_turn(
         plan(repeats, 20 if options.quick else 100),
@@ -173,15 +164,10 @@ def bench(options) -> int:
         write)
   summary = Summary(records)
   verdicts = summary.verdicts()
-  about = {
-      'date': datetime.date.today().isoformat(),
-      'machine': _driver.machine(),
-      'quick': options.quick,
-      'repeats': repeats,
-  }
+  about = _driver.about(options, repeats=repeats)
   (options.out / 'java_watch.md').write_text(
       markdown(summary, verdicts, about))
-  return _driver.tell(verdicts, options.no_targets)
+  return _targets.tell(verdicts, options.no_targets)
 
 
 def main(arguments=None) -> int:

@@ -40,7 +40,7 @@ class SummaryTest(unittest.TestCase):
   def test_each_target_can_be_missed(self):
     def missed(**figures):
       verdicts = java_watch.Summary(records(**figures)).verdicts()
-      return [line for line, met in verdicts if not met]
+      return [v.target for v in verdicts if not v.met]
 
     self.assertEqual([], missed())
     self.assertEqual(2, len(missed(keys=26.0)))

@@ -11,9 +11,7 @@ Exit code: 0 all targets met (or --no-targets), 1 a target missed or a run
 failed, 2 could not run, 130 interrupted.
 """
 
-import argparse
 import dataclasses
-import datetime
 import json
 import pathlib
 import sys
@@ -21,6 +19,7 @@ import sys
 import _driver
 import _measured_process
 import _prism_report as report
+import _targets
 from _prism_report import Case
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_prism_case.py')
@@ -66,20 +65,11 @@ def run_case(case, python, prisms, timeout_s):
   return dict(dataclasses.asdict(case), **figures)
 
 
-def _positive(convert):
-  def parse(text):
-    value = convert(text)
-    if value <= 0:
-      raise argparse.ArgumentTypeError('%s is not more than 0' % text)
-    return value
-
-  return parse
-
-
 def parse(arguments):
-  parser = argparse.ArgumentParser(
-      description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = _driver.parser(
+      __doc__,
+      quick='%d elements and one run of each: rough figures' % QUICK.elements,
+      timeout=600)
   parser.add_argument(
       '--ours', required=True, metavar='PYTHON', help='has the dev wheel')
   parser.add_argument(
@@ -87,38 +77,17 @@ def parse(arguments):
   parser.add_argument(
       '--prism', required=True, metavar='BINARY', help='our Prism')
   parser.add_argument(
-      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
-  parser.add_argument(
-      '--repeats',
-      type=_positive(int),
-      metavar='R',
-      help='runs of each case (default: %d)' % DEFAULT.repeats)
-  parser.add_argument(
       '--elements',
-      type=_positive(int),
+      type=_driver.positive(int),
       metavar='N',
       help='elements of a throughput run (default: %d)' % DEFAULT.elements)
   parser.add_argument(
-      '--timeout',
-      type=_positive(int),
-      default=600,
-      metavar='SECONDS',
-      help='for one run, beyond what it waits (default: 600)')
-  parser.add_argument(
       '--soak',
-      type=_positive(float),
+      type=_driver.positive(float),
       nargs='?',
       const=10.0,
       metavar='MINUTES',
       help='one long run instead (default: 10 minutes)')
-  parser.add_argument(
-      '--quick',
-      action='store_true',
-      help='%d elements and one run of each: rough figures' % QUICK.elements)
-  parser.add_argument(
-      '--no-targets',
-      action='store_true',
-      help='only measure: a missed target does not fail the run')
   options = parser.parse_args(arguments)
   if options.soak is None and not options.base:
     parser.error('--base is needed to compare with')
@@ -145,16 +114,13 @@ def bench(options) -> int:
         lambda case: run_case(case, python, prisms, options.timeout),
         report.figure,
         write)
-  about = {
-      'date': datetime.date.today().isoformat(),
-      'machine': _driver.machine(),
-      'quick': options.quick,
-      'beam': records[0]['beam'],
-      'binaries': {
+  about = _driver.about(
+      options,
+      beam=records[0]['beam'],
+      binaries={
           binary: _driver.prism_version(path)
           for binary, path in prisms.items()
-      },
-  }
+      })
   if options.soak:
     verdicts = report.soak_verdicts(records[0])
     page = report.soak_markdown(records[0], verdicts, about)
@@ -163,8 +129,7 @@ def bench(options) -> int:
     verdicts = summary.verdicts()
     page = report.markdown(summary, verdicts, about)
   (options.out / (name + '.md')).write_text(page)
-  return _driver.tell([(v.line(), v.met) for v in verdicts],
-                      options.no_targets)
+  return _targets.tell(verdicts, options.no_targets)
 
 
 def main(arguments=None) -> int:

@@ -13,7 +13,6 @@ failed, 2 could not run, 130 interrupted.
 
 import argparse
 import dataclasses
-import datetime
 import json
 import pathlib
 import sys
@@ -21,6 +20,7 @@ import time
 
 import _driver
 import _measured_process
+import _targets
 import _unbounded_report as report
 from _unbounded_report import Case
 
@@ -179,14 +179,13 @@ def _list_of(convert, allowed=None):
   return parse
 
 
-def _positive(text):
-  return _list_of(int)(text)[0]
-
-
 def parse(arguments):
-  parser = argparse.ArgumentParser(
-      description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = _driver.parser(
+      __doc__,
+      quick='two minutes instead of twenty: %d records, 1 repeat, caps %s' %
+      (QUICK.records, ','.join(map(str, QUICK.caps))),
+      timeout=300,
+      repeats=DEFAULT.repeats)
   parser.add_argument(
       '--ours', required=True, metavar='PYTHON', help='has the dev wheel')
   parser.add_argument(
@@ -201,17 +200,10 @@ def parse(arguments):
       metavar='BINARY',
       help='the Prism that upstream runs on; default: that of --prism')
   parser.add_argument(
-      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
-  parser.add_argument(
       '--records',
-      type=_positive,
+      type=_driver.positive(int),
       metavar='N',
       help='records a run (default: %d)' % DEFAULT.records)
-  parser.add_argument(
-      '--repeats',
-      type=_positive,
-      metavar='R',
-      help='runs of each case (default: %d)' % DEFAULT.repeats)
   parser.add_argument(
       '--caps',
       type=_list_of(int),
@@ -229,21 +221,6 @@ def parse(arguments):
       default=('cached', 'new'),
       help='whether the reader makes a Timestamp a record (new) or shares'
       ' one among 1,000 (cached); default: cached,new')
-  parser.add_argument(
-      '--timeout',
-      type=_positive,
-      default=300,
-      metavar='SECONDS',
-      help='for one run (default: 300)')
-  parser.add_argument(
-      '--quick',
-      action='store_true',
-      help='two minutes instead of twenty: %d records, 1 repeat, caps %s' %
-      (QUICK.records, ','.join(map(str, QUICK.caps))))
-  parser.add_argument(
-      '--no-targets',
-      action='store_true',
-      help='only measure: a missed target does not fail the run')
   options = parser.parse_args(arguments)
   base = QUICK if options.quick else DEFAULT
   options.sizes = Sizes(
@@ -276,17 +253,13 @@ def bench(options) -> int:
   with _driver.results(options.out / 'unbounded.jsonl') as write:
     records = measure_all(cases, pythons, prisms, options.timeout, write)
 
-  about.update(
-      date=datetime.date.today().isoformat(),
-      machine=_driver.machine(),
-      quick=options.quick)
+  about = _driver.about(options, **about)
   summary = report.Summary(records)
   verdicts = report.verdicts(summary)
   (options.out / 'unbounded.md').write_text(
       report.markdown(summary, verdicts, about))
   (options.out / 'unbounded.svg').write_text(report.svg(summary, about))
-  return _driver.tell([(v.line(), v.met) for v in verdicts],
-                      options.no_targets)
+  return _targets.tell(verdicts, options.no_targets)
 
 
 def main(arguments=None) -> int:

@@ -11,9 +11,7 @@ Exit code: 0 all targets met (or --no-targets), 1 a target missed or a run
 failed, 2 could not run, 130 interrupted.
 """
 
-import argparse
 import dataclasses
-import datetime
 import json
 import pathlib
 import statistics
@@ -21,7 +19,8 @@ import sys
 
 import _driver
 import _measured_process
-from _unbounded_report import Verdict
+import _targets
+from _targets import Verdict
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_wait_on_case.py')
 _RUNNERS = {'fnapi': 'FnApiRunner', 'prism': 'Prism'}
@@ -135,16 +134,7 @@ def markdown(summary, verdicts, about) -> str:
       'What is measured, and how, is in [the README](../README.md). Every run '
       'is in `wait_on.jsonl`.',
       '',
-      '## Targets',
-      '',
-      '| target | verdict | found |',
-      '| --- | --- | ---: |',
-      *(
-          '| %s | %s | %s |' % (
-              verdict.target,
-              'met' if verdict.met else '**missed**',
-              verdict.found) for verdict in verdicts),
-      '',
+      *_targets.section(verdicts),
       '## CPU seconds',
       '',
       'Of the Python process and, behind the plus, of Prism, from the first '
@@ -187,9 +177,10 @@ def run_case(case, pythons, prism, timeout_s):
 
 
 def parse(arguments):
-  parser = argparse.ArgumentParser(
-      description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = _driver.parser(
+      __doc__,
+      quick='100,000 elements and one run of each: rough figures',
+      timeout=600)
   parser.add_argument(
       '--ours', required=True, metavar='PYTHON', help='has the dev wheel')
   parser.add_argument(
@@ -199,20 +190,6 @@ def parse(arguments):
       help='has an unmodified apache-beam')
   parser.add_argument(
       '--prism', required=True, metavar='BINARY', help='the one of both')
-  parser.add_argument(
-      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
-  parser.add_argument(
-      '--repeats', type=int, metavar='R', help='runs of each case (default: 3)')
-  parser.add_argument(
-      '--timeout', type=int, default=600, metavar='SECONDS', help='for a run')
-  parser.add_argument(
-      '--quick',
-      action='store_true',
-      help='100,000 elements and one run of each: rough figures')
-  parser.add_argument(
-      '--no-targets',
-      action='store_true',
-      help='only measure: a missed target does not fail the run')
   return parser.parse_args(arguments)
 
 
@@ -222,7 +199,7 @@ def bench(options) -> int:
       'rival': _driver.executable('--rival', options.rival),
   }
   prism = _driver.executable('--prism', options.prism)
-  repeats = options.repeats or (1 if options.quick else 3)
+  repeats = _driver.repeats_of(options)
   cases = plan(repeats, 100_000 if options.quick else 1_000_000)
   with _driver.results(options.out / 'wait_on.jsonl') as write:
     records = _driver.in_turn(
@@ -232,16 +209,10 @@ def bench(options) -> int:
         write)
   summary = Summary(records)
   verdicts = summary.verdicts()
-  about = {
-      'date': datetime.date.today().isoformat(),
-      'machine': _driver.machine(),
-      'prism': _driver.prism_version(prism),
-      'quick': options.quick,
-      'repeats': repeats,
-  }
+  about = _driver.about(
+      options, prism=_driver.prism_version(prism), repeats=repeats)
   (options.out / 'wait_on.md').write_text(markdown(summary, verdicts, about))
-  return _driver.tell([(v.line(), v.met) for v in verdicts],
-                      options.no_targets)
+  return _targets.tell(verdicts, options.no_targets)
 
 
 def main(arguments=None) -> int:

@@ -11,9 +11,7 @@ Exit code: 0 all targets met (or --no-targets), 1 a target missed or a run
 failed, 2 could not run, 130 interrupted.
 """
 
-import argparse
 import dataclasses
-import datetime
 import json
 import pathlib
 import statistics
@@ -22,7 +20,8 @@ import time
 
 import _driver
 import _measured_process
-from _unbounded_report import Verdict
+import _targets
+from _targets import Verdict
 
 _CASE_PROGRAM = pathlib.Path(__file__).with_name('_watch_case.py')
 _RUNNERS = {'fnapi': 'FnApiRunner', 'prism': 'Prism'}
@@ -171,20 +170,10 @@ def markdown(summary, verdicts, about) -> str:
       'What is measured, and how, is in [the README](../README.md). Every run '
       'is in `watch.jsonl`.',
       '',
-      '## Targets',
-      '',
-      '| target | verdict | found |',
-      '| --- | --- | ---: |'
-  ]
-  lines += [
-      '| %s | %s | %s |' % (
-          verdict.target,
-          'met' if verdict.met else '**missed**',
-          verdict.found) for verdict in verdicts
+      *_targets.section(verdicts),
   ]
   some = summary.runs('ours', 'hash', summary.runners()[0])[0]
   lines += [
-      '',
       '## CPU seconds of the Python process',
       '',
       '%s listings in %d rounds, %s outputs.' % (
@@ -281,9 +270,10 @@ def figure(record) -> str:
 
 
 def parse(arguments):
-  parser = argparse.ArgumentParser(
-      description=__doc__,
-      formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser = _driver.parser(
+      __doc__,
+      quick='30 rounds and one run of each: rough figures in minutes',
+      timeout=900)
   parser.add_argument(
       '--ours', required=True, metavar='PYTHON', help='has the dev wheel')
   parser.add_argument(
@@ -296,20 +286,6 @@ def parse(arguments):
       '--rival-prism',
       metavar='BINARY',
       help='the Prism that upstream runs on; default: that of --prism')
-  parser.add_argument(
-      '--out', type=pathlib.Path, required=True, metavar='FOLDER')
-  parser.add_argument(
-      '--repeats', type=int, metavar='R', help='runs of each case (default: 3)')
-  parser.add_argument(
-      '--timeout', type=int, default=900, metavar='SECONDS', help='for a run')
-  parser.add_argument(
-      '--quick',
-      action='store_true',
-      help='30 rounds and one run of each: rough figures in minutes')
-  parser.add_argument(
-      '--no-targets',
-      action='store_true',
-      help='only measure: a missed target does not fail the run')
   return parser.parse_args(arguments)
 
 
@@ -322,7 +298,7 @@ def bench(options) -> int:
   prisms['rival'] = prisms['ours']
   if options.rival_prism:
     prisms['rival'] = _driver.executable('--rival-prism', options.rival_prism)
-  repeats = options.repeats or (1 if options.quick else 3)
+  repeats = _driver.repeats_of(options)
   cases = plan(repeats, tuple(_RUNNERS), 30 if options.quick else 100)
   with _driver.results(options.out / 'watch.jsonl') as write:
     records = _driver.in_turn(
@@ -332,17 +308,13 @@ def bench(options) -> int:
         write)
   summary = Summary(records)
   verdicts = summary.verdicts()
-  about = {
-      'date': datetime.date.today().isoformat(),
-      'machine': _driver.machine(),
-      'prism': ', upstream on '.join(
+  about = _driver.about(
+      options,
+      prism=', upstream on '.join(
           _driver.prism_version(prisms[side]) for side in prisms),
-      'quick': options.quick,
-      'repeats': repeats,
-  }
+      repeats=repeats)
   (options.out / 'watch.md').write_text(markdown(summary, verdicts, about))
-  return _driver.tell([(v.line(), v.met) for v in verdicts],
-                      options.no_targets)
+  return _targets.tell(verdicts, options.no_targets)
 
 
 def main(arguments=None) -> int:

@@ -178,18 +178,26 @@ def _tell(result: pytests.Result) -> int:
   return 1 if result.counts.failed else 0
 
 
-def _flink_arguments(parser: argparse.ArgumentParser) -> None:
+def _job_server_arguments(
+    parser: argparse.ArgumentParser, runner: str, where: str) -> None:
   parser.add_argument(
       '--base', action='store_true',
       help='build the released job server, without the series, to '
-      'dist/beam-flink-job-server-base.jar')
+      f'dist/beam-{runner}-job-server-base.jar')
+  parser.add_argument(
+      '--test', action='store_true',
+      help=f'run the tests of stack/{runner} on {where} of their own; with '
+      '--base they fail')
+  parser.add_argument(
+      '--only', default='', metavar='WORDS',
+      help='run those of the tests alone that pytest -k WORDS selects')
+
+
+def _flink_arguments(parser: argparse.ArgumentParser) -> None:
+  _job_server_arguments(parser, 'flink', 'a cluster')
   parser.add_argument(
       '--format', action='store_true',
       help='only let google-java-format write our Java files anew')
-  parser.add_argument(
-      '--test', action='store_true',
-      help='run the tests of stack/flink on a cluster of their own; with '
-      '--base they fail')
   parser.add_argument(
       '--backend', choices=flinkconf.BACKENDS, default='hashmap',
       help='where that cluster keeps state')
@@ -197,9 +205,6 @@ def _flink_arguments(parser: argparse.ArgumentParser) -> None:
       '--full', action='store_true',
       help='kill at ten moments instead of one, and watch for longer; the '
       'figures go to benchmarks/results')
-  parser.add_argument(
-      '--only', default='', metavar='WORDS',
-      help='run those of the tests alone that pytest -k WORDS selects')
 
 
 def _spark(space: Workspace, options: argparse.Namespace) -> int:
@@ -216,21 +221,11 @@ def _spark(space: Workspace, options: argparse.Namespace) -> int:
 
 
 def _spark_arguments(parser: argparse.ArgumentParser) -> None:
-  parser.add_argument(
-      '--base', action='store_true',
-      help='build the released job server, without the series, to '
-      'dist/beam-spark-job-server-base.jar')
-  parser.add_argument(
-      '--test', action='store_true',
-      help='run the tests of stack/spark on job servers of their own; with '
-      '--base they fail')
+  _job_server_arguments(parser, 'spark', 'job servers')
   parser.add_argument(
       '--full', action='store_true',
       help='also on a master and workers that are processes of their own, of '
       'which one is killed')
-  parser.add_argument(
-      '--only', default='', metavar='WORDS',
-      help='run those of the tests alone that pytest -k WORDS selects')
 
 
 def _java(space: Workspace, options: argparse.Namespace) -> int:

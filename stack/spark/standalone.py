@@ -34,6 +34,15 @@ class Standalone:
     self._children: dict[str, subprocess.Popen] = {}
     (folder / 'home' / 'jars').mkdir(parents=True)
     (folder / 'home' / 'jars' / 'job-server.jar').symlink_to(jar)
+    try:
+      self._start_all()
+    except BaseException:
+      # Nobody has this yet who could end what did start.
+      self.end()
+      raise
+
+  def _start_all(self):
+    folder = self._folder
     port = cluster.free_port()
     self.url = f'spark://127.0.0.1:{port}'
     self._start(

@@ -264,7 +264,7 @@ class StoryTest(unittest.TestCase):
 
 
 class HoldTest(unittest.TestCase):
-  """What waits holds the watermark, so that it is not late when it comes out."""
+  """What waits holds the watermark: it is not late when it comes out."""
   ELEMENTS = [('k', time, time) for time in (3, 1, 2.5, 12)]
   # Far from where an element is safe to the next watermark, and over windows.
   STEPS = [0, ELEMENTS[:3], 4, 5.5, 6.5, ELEMENTS[3:], 7, 8.5, 20]
