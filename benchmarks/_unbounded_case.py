@@ -33,6 +33,8 @@ def pipeline_options(case):
     return PipelineOptions([
         '--runner=PrismRunner',
         '--prism_location=' + case['prism'],
+        # Upstream ends a job that takes longer, by five minutes if not told.
+        '--job_server_timeout=3600',
         '--environment_type=LOOPBACK',
     ])
   return PipelineOptions(['--runner=FnApiRunner'])
