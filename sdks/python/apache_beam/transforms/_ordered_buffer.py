@@ -33,7 +33,7 @@ from apache_beam.transforms._ordered_runs import cut_at_time
 from apache_beam.transforms._ordered_runs import number_before
 
 # How many records a key keeps in its own value before it uses other states.
-FRONT = 128
+FRONT = 192
 
 # Microseconds that are later than any Timestamp.
 _AFTER_ALL = 1 << 63

@@ -42,7 +42,7 @@ CAPACITIES = (2048, 32768)
 LEVELS = len(CAPACITIES) + 1
 # How many records are taken in advance, so that the next release finds them in
 # the buffer's own value.
-AHEAD = 64
+AHEAD = 128
 
 
 def cut_at_time(records: Sequence[Record], wanted: int) -> int:

@@ -173,6 +173,10 @@ class TimestampBufferDoFn(beam.DoFn):
   # values better.
   value_coder: coders.Coder = coders.FastPrimitivesCoder()
 
+  # The state that was read or written last, and what it holds: timers that fire
+  # in one bundle read it once. A handle of a state is of one bundle alone.
+  _known: tuple[Any, Optional[Saved]] = (None, None)
+
   _late_tag: Optional[str] = None
   _sort_key: Optional[Callable[[Any], Any]] = None
   _lateness = 0
@@ -242,17 +246,31 @@ class TimestampBufferDoFn(beam.DoFn):
     for tag, fire, hold in timers:
       set_held(timer, tag, fire, hold)
 
+  def __getstate__(self):
+    return {**self.__dict__, '_known': (None, None)}
+
+  def _read(self, saved_state) -> Saved:
+    state, saved = self._known
+    if state is not saved_state:
+      saved = saved_state.read() or Saved()
+      self._known = saved_state, saved
+    return saved
+
+  def _write(self, saved_state, saved):
+    saved_state.write(saved)
+    self._known = saved_state, saved
+
   def _add(self, element, timestamp, window, saved_state, make_back, timer):
     """Takes in an element; yields what is late of it."""
     order = _record_order(self._sort_key, self.value_coder)
-    saved = saved_state.read() or Saved()
+    saved = self._read(saved_state)
     buffer = KeyBuffer(saved, make_back(order, saved.marks), order)
     arrivals = self._records(element, timestamp)
     late = buffer.add(arrivals)
     if len(late) < len(arrivals):
       schedule = self._schedule(window, saved)
       self._set_timers(schedule.plan(buffer.state), timer)
-      saved_state.write(buffer.save(schedule.memory))
+      self._write(saved_state, buffer.save(schedule.memory))
     if late:
       self._late.inc(len(late))
       if self._late_tag is not None:
@@ -265,7 +283,7 @@ class TimestampBufferDoFn(beam.DoFn):
   def _fire(
       self, key, fired, window, saved_state, make_back, timer, context, extra):
     """Releases what is safe now that a timer has fired."""
-    saved = saved_state.read() or Saved()
+    saved = self._read(saved_state)
     schedule = self._schedule(window, saved)
     bound = schedule.bound(fired.micros // 1000)
     safe = saved.state.safe_watermark
@@ -283,9 +301,10 @@ class TimestampBufferDoFn(beam.DoFn):
       buffer.clear()
       for state in (saved_state, context, extra):
         state.clear()
+      self._known = None, None
     else:
       self._set_timers(schedule.plan(buffer.state, buffer.ahead), timer)
-      saved_state.write(buffer.save(schedule.memory))
+      self._write(saved_state, buffer.save(schedule.memory))
 
   def _process_all(
       self, key, window, buffer, records, context, extra) -> Iterator[Any]:

@@ -36,6 +36,7 @@ from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.worker import bundle_processor
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.unbounded_source import End
 from apache_beam.testing.unbounded_source import Idle
@@ -451,6 +452,30 @@ class OptionsTest(unittest.TestCase):
       told = pipeline | beam.Create([('k', 1)]) | OrderedProcess(
           lambda key, timestamp, value, context: None)
       assert_that(told, equal_to([]))
+
+  @needs_prism
+  def test_timers_of_a_bundle_read_the_state_once(self):
+    read = bundle_processor.ReadModifyWriteRuntimeState.read
+    handles = []
+
+    def counted(state):
+      handles.append(state)
+      return read(state)
+
+    elements = [('k', time, 'v') for time in range(200)]
+    steps = [0, elements, 1, 100, 150]
+    with mock.patch.object(bundle_processor.ReadModifyWriteRuntimeState,
+                           'read',
+                           counted):
+      with beam.Pipeline(options=prism_options()) as pipeline:
+        values = (
+            pipeline | as_stream(steps)
+            | beam.Map(lambda pair: pair).with_output_types(tuple[str, str])
+            | OrderedProcess(lambda *args: [args[2]]))
+        assert_that(values, equal_to(['v'] * 200))
+    self.assertGreater(len(handles), 3)
+    # Each handle is of one bundle, in which a dozen timers may fire.
+    self.assertEqual(len(handles), len(set(map(id, handles))))
 
   def test_keys_that_are_equal_in_python_only(self):
     with beam.Pipeline() as pipeline:
