@@ -15,6 +15,7 @@ from apache_beam.io import fileio
 from apache_beam.io import unbounded_source
 from apache_beam.io.watch import PollResult
 from apache_beam.io.watch import Watch
+from apache_beam.transforms.timestamp_buffer import OrderedProcess
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -158,6 +159,59 @@ def two_splits(folder):
       Splits(folder), max_read_time_seconds=0.03)
 
 
+# Numbers come in fours, the later ones of each first.
+FOUR = 4
+
+
+class Disordered(Splits):
+  """The same records at times of which the later ones come first."""
+
+  def split(self, desired_num_splits, options=None):
+    return [Disordered(self.folder, kind) for kind in COUNTS]
+
+  def create_reader(self, options, checkpoint_mark):
+    position = checkpoint_mark.position if checkpoint_mark else 0
+    event(self.folder, 'reader', self.kind, position)
+    return DisorderedReader(self, position)
+
+
+class DisorderedReader(SplitsReader):
+  """Reads it: 3, 2, 1, 0, 7, 6, 5, 4, …, each at the time that it says."""
+
+  def get_current(self):
+    return self.split.kind, (self.position - 1) ^ (FOUR - 1)
+
+  def get_current_timestamp(self):
+    return START + self.get_current()[1]
+
+  def get_watermark(self):
+    if self.position == COUNTS[self.split.kind]:
+      return MAX_TIMESTAMP
+    return START + self.position // FOUR * FOUR
+
+
+def in_order(kind, timestamp, number, before):
+  """The element, if it comes behind the one before it."""
+  expected = [(timestamp - 1, number - 1)] if number else []
+  yield kind if before == expected else f'{kind} in disorder', number
+
+
+class Ordered(beam.PTransform):
+  """Reads what is disordered, and puts it in order."""
+
+  def __init__(self, folder):
+    super().__init__()
+    self.folder = folder
+
+  def expand(self, pbegin):
+    return (
+        pbegin
+        | unbounded_source.ReadFromUnboundedSource(
+            Disordered(self.folder), max_read_time_seconds=0.03)
+        | beam.Map(lambda kv: kv).with_output_types(tuple[str, int])
+        | OrderedProcess(in_order, context_size=1))
+
+
 LISTED = 2000
 A_SECOND = 100
 
@@ -191,11 +245,9 @@ class Polled(beam.PTransform):
     self.folder = folder
 
   def expand(self, pbegin):
-    # Each from an element of its own: Beam's fuser cannot have two splittable
-    # DoFns read one PCollection.
+    begun = pbegin | beam.Create([time.time()])
     found = [
-        pbegin
-        | f'Begin {kind}' >> beam.Create([time.time()])
+        begun
         | kind >> Watch(
             Poll(self.folder, kind), poll_interval=0.5,
             timestamp_cursor=kind == 'cursor')
@@ -226,6 +278,10 @@ class Redis(beam.PTransform):
             (self.folder / 'server').read_text(), ['a', 'b'], 'group',
             poll_interval=0.5, max_records_per_bundle=20, batch_size=100)
         | beam.Map(lambda e: (e.stream, int(e.fields[b'n']))))
+
+
+def disordered(folder):
+  return Ordered(folder)
 
 
 def polled(folder):
