@@ -31,16 +31,11 @@ def readers(running):
 
 
 @pytest.mark.parametrize(
-    'read, checkpoints',
-    [
-        ('splits', True),
-        # A snapshot of the state that holds the side input fails, in any stage.
-        pytest.param('with_a_side_input', False, marks=full_only)
-    ])
-def test_splits_of_a_source_are_read_by_both_task_managers(
-    run, read, checkpoints):
+    'read', ['splits',
+             pytest.param('with_a_side_input', marks=full_only)])
+def test_splits_of_a_source_are_read_by_both_task_managers(run, read):
   """Each TaskManager has a worker of its own, and half of the splits."""
-  running = run(f'split_reads.{read}', parallelism=2, checkpoints=checkpoints)
+  running = run(f'split_reads.{read}', parallelism=2)
   running.wait(
       'all splits to be read',
       lambda: sum(readers(running)) == split_reads.SPLITS, 120)
