@@ -64,11 +64,12 @@ class Job:
 
   def checkpoint_size(self):
     """Bytes of a checkpoint that begins from now on."""
-    begun = self.rest.checkpoints(self.job)['counts']['total']
+    # Not by ids: Flink counts those that it could not begin, too.
+    begun = time.time() * 1000
 
     def later():
       latest = self.rest.checkpoints(self.job)['latest']['completed']
-      return latest if latest and latest['id'] > begun else None
+      return latest if latest and latest['trigger_timestamp'] >= begun else None
 
     return self.wait('a checkpoint', later)['state_size']
 

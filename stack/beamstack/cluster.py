@@ -250,6 +250,10 @@ class Cluster:
           start_new_session=True)
     self._note(name, Process(child.pid, start_of(child.pid)))
 
+  def adopt(self, name: str, pid: int) -> None:
+    """Lets stop end one more process, the leader of its group."""
+    self._note(name, Process(pid, start_of(pid)))
+
   def _note(self, name: str, process: Process | None) -> None:
     known = self.processes()
     known.pop(name, None)

@@ -71,9 +71,11 @@ def configuration(
       'state.checkpoints.num-retained': 3,
       'execution.checkpointing.externalized-checkpoint-retention':
           'RETAIN_ON_CANCELLATION',
-      # A killed process is noticed after seconds, and the job goes on.
+      # A killed process is noticed after two heartbeats that do not reach it,
+      # and the job goes on. One that is only slow is waited for.
       'heartbeat.interval': 1000,
-      'heartbeat.timeout': 6000,
+      'heartbeat.rpc-failure-threshold': 2,
+      'heartbeat.timeout': 30000,
       'restart-strategy.type': 'fixed-delay',
       'restart-strategy.fixed-delay.attempts': 20,
       'restart-strategy.fixed-delay.delay': '1s',

@@ -1,7 +1,8 @@
 """The figures that tests on a Flink cluster note, and the page with them.
 
 A test notes a line of JSON: its name, the backend, the job server, and what it
-found. A full run puts its lines in the place of older ones of the same test.
+found. A full run puts its lines in the place of older ones of the same test and
+moment, so it may be a part of the tests alone (`--only`).
 """
 
 import json
@@ -25,8 +26,15 @@ _OTHERS = {
 }
 
 
+_FIRST_AND_LAST = {'first': -1.0, 'twice': float('inf')}
+
+
 def _key(line: dict) -> tuple:
-  return line['server'], line['backend'], line['test']
+  # The last is what a test that runs several times does otherwise each time.
+  case = line.get('moment', line.get('before', 0))
+  return (
+      line['server'], line['backend'], line['test'],
+      _FIRST_AND_LAST.get(case, case))
 
 
 def read(path: pathlib.Path) -> list[dict]:
@@ -40,7 +48,7 @@ def keep(results: pathlib.Path, new: list[dict]) -> None:
 
   Args:
     results: the folder of the results.
-    new: what tests noted. All that is there of these tests goes.
+    new: what tests noted. What is there of the same tests and moments goes.
   """
   path = results / f'{NAME}.jsonl'
   gone = {_key(line) for line in new}

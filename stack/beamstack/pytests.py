@@ -60,7 +60,8 @@ def run(
     rootdir: pathlib.Path,
     env: dict[str, str] | None = None,
     expected: list[str] | None = None,
-    more: tuple[str, ...] = ()) -> Result:
+    more: tuple[str, ...] = (),
+    seconds: float = MODULE_SECONDS) -> Result:
   """Runs test modules, and holds pytest's own report against them.
 
   Args:
@@ -74,6 +75,7 @@ def run(
     env: variables for the tests.
     expected: the modules of which tests must have run, if not `modules`.
     more: more options of pytest.
+    seconds: how long all of it may take.
   """
   logs.mkdir(parents=True, exist_ok=True)
   report = logs / f'{name}.xml'
@@ -89,13 +91,13 @@ def run(
       env=env,
       without=('PYTEST_ADDOPTS', 'PYTHONPATH'),
       log=log,
-      timeout=MODULE_SECONDS)
+      timeout=seconds)
   states = read_report(report.read_text()) if report.is_file() else {}
   counts = count(states)
   problems = []
   if code == 124:
     problems.append(
-        Problem(name, f'not done after {MODULE_SECONDS:.0f} s', f'see {log}'))
+        Problem(name, f'not done after {seconds:.0f} s', f'see {log}'))
   failed = [test for test, state in states.items() if state == 'failed']
   for test in failed:
     problems.append(Problem(name, f'{test} failed', f'see {log}'))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -42,7 +43,9 @@ def cluster(tmp_path_factory):
       pytest.skip(
           f'{variable} is not set; ./beamstack flink --test sets it, and gets '
           'what it names (Java: apt-get install openjdk-17-jdk)')
-  made = clusters.Cluster(tmp_path_factory.mktemp('cluster'))
+  folder = os.environ.get('FLINK_CLUSTER')
+  made = clusters.Cluster(
+      pathlib.Path(folder or tmp_path_factory.mktemp('cluster')))
   try:
     _start(made)
     yield made
@@ -77,7 +80,7 @@ def released(cluster):
 
 
 @pytest.fixture(scope='session')
-def pool(tmp_path_factory):
+def pool(cluster, tmp_path_factory):
   """The port of a pool of workers, each a process of its own."""
   port = clusters.free_port()
   log_path = tmp_path_factory.mktemp('pool') / 'pool.log'
@@ -92,6 +95,7 @@ def pool(tmp_path_factory):
         stderr=subprocess.STDOUT,
         env=running.ENVIRONMENT,
         start_new_session=True)
+  cluster.adopt('worker-pool', child.pid)
   try:
     yield port
   finally:
@@ -112,6 +116,25 @@ def run(cluster, pool, tmp_path):
   _start(cluster)
   for one in started:
     one.end()
+
+
+@pytest.fixture
+def in_threads(cluster):
+  """Options of a pipeline that ends, with workers in this process.
+
+  Its sources end the job, which they do if there are no checkpoints; a job that
+  fails is not tried again.
+  """
+
+  def options():
+    told = [
+        option for option in flinkconf.pipeline_options(cluster.settings())
+        if not option.startswith('--checkpointing_interval=')
+    ]
+    return PipelineOptions(
+        [*told, '--parallelism=1', '--number_of_execution_retries=0'])
+
+  return options
 
 
 @pytest.fixture

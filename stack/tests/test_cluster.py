@@ -8,6 +8,7 @@ that is real is in `stack/flink`.
 import os
 import pathlib
 import socket
+import subprocess
 import sys
 import threading
 
@@ -192,6 +193,16 @@ def test_nothing_that_is_not_ours_is_ended(place):
   with pytest.raises(CannotRun):
     cluster.kill('task-manager-1')
   assert 'task-manager-1' not in cluster.stop()
+
+
+def test_what_it_was_given_is_stopped_with_it(place):
+  place.start()
+  child = subprocess.Popen(['sleep', '600'], start_new_session=True)
+  place.cluster.adopt('sleeper', child.pid)
+  assert 'sleeper' in place.cluster.living()
+  assert 'sleeper' in place.cluster.stop()
+  with pytest.raises(ProcessLookupError):
+    os.kill(child.pid, 0)
 
 
 def test_other_settings_need_a_stop(place):

@@ -20,10 +20,12 @@ def stall(stalled, server='ours'):
 
 def test_a_run_replaces_what_it_measured_and_nothing_else(tmp_path):
   flinkfigures.keep(tmp_path, [kill(0.5), kill('first'), stall(2, 'released')])
-  flinkfigures.keep(tmp_path, [kill('twice', exact=False), stall(0)])
+  flinkfigures.keep(
+      tmp_path, [kill('twice', exact=False), kill(0.5, early=3), stall(0)])
   lines = flinkfigures.read(tmp_path / 'flink_exact.jsonl')
   assert [line.get('moment', line.get('stalled')) for line in lines
-         ] == ['twice', 0, 2]
+         ] == ['first', 0.5, 'twice', 0, 2]
+  assert [line['early'] for line in lines[:3]] == [0, 3, 0]
   page = (tmp_path / 'flink_exact.md').read_text()
   assert '| ours | heap | twice | **no** | 1,100 | 1,200 | 0 | 9.5 |' in page
   assert '2 of 10 stalled' in page and '0 of 10 stalled' in page
