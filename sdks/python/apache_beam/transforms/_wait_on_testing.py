@@ -19,9 +19,9 @@
 
 A story is a list of steps. Each is of one source, ``'main'`` or a signal, and
 comes to pass when those before it have, all their consequences included. On the
-direct runner that is a ``TestStream``. Prism gets for each source a splittable
-DoFn that waits for its turn; FnApiRunner, which runs one stage after the other,
-gets the same, but nobody waits.
+direct runner that is a ``TestStream``. Prism and Flink get for each source a
+splittable DoFn that waits for its turn; FnApiRunner, which runs one stage after
+the other, gets the same, but nobody waits.
 """
 
 import dataclasses
@@ -231,11 +231,12 @@ def play(pipeline, steps: typing.Sequence[Step], on: str) -> dict:
   """Returns the PCollections of all sources of a story, by name.
 
   Args:
-    on: 'direct', 'fnapi' or 'prism'.
+    on: 'direct', 'fnapi', 'prism', or 'flink', whose workers have to be threads
+      of this process.
   """
   sources = sorted({getattr(step, 'source', None) for step in steps} - {None},
                    key=str)
-  STAGE.open(list(steps), on == 'prism')
+  STAGE.open(list(steps), on in ('prism', 'flink'))
   if on != 'direct':
     return {
         source: pipeline
