@@ -6,7 +6,7 @@ Each gives (its name and that of the coder, 0), (…, 1), … and ends.
 import apache_beam as beam
 from apache_beam.coders import Coder
 from apache_beam.io.restriction_trackers import OffsetRange
-from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
+from pipelines import Offsets
 
 COUNTS = {'few': 10, 'many': 500}
 
@@ -29,7 +29,7 @@ class RangeCoder(Coder):
     return True
 
 
-class Ranges(beam.RestrictionProvider):
+class Ranges(Offsets):
   """Of one read."""
 
   def __init__(self, name):
@@ -37,12 +37,6 @@ class Ranges(beam.RestrictionProvider):
 
   def initial_restriction(self, element):
     return OffsetRange(0, COUNTS[self.name])
-
-  def create_tracker(self, restriction):
-    return OffsetRestrictionTracker(restriction)
-
-  def restriction_size(self, element, restriction):
-    return restriction.size()
 
   def restriction_coder(self):
     return RangeCoder(self.name)
