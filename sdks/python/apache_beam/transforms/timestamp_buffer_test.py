@@ -28,6 +28,9 @@ import unittest
 from typing import Iterator
 from unittest import mock
 
+import hypothesis
+from hypothesis import strategies as st
+
 import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io._runner_testing import needs_prism
@@ -47,6 +50,7 @@ from apache_beam.testing.util import equal_to
 from apache_beam.transforms import _ordered_grouping
 from apache_beam.transforms import window
 from apache_beam.transforms._ordered_buffer import FRONT
+from apache_beam.transforms._ordered_buffer_test import small_sizes
 from apache_beam.transforms.timestamp_buffer import BufferState
 from apache_beam.transforms.timestamp_buffer import OrderedProcess
 from apache_beam.transforms.timestamp_buffer import TimestampBufferDoFn
@@ -243,13 +247,7 @@ class StoryTest(unittest.TestCase):
     with beam.Pipeline(runner=FnApiRunner(bundle_repeat=2)) as pipeline:
       elements = as_bounded(pipeline)
       elements.is_bounded = False
-      # With bags: FnApiRunner does not undo OrderedListState when it repeats.
-      for interval in (0, 7):
-        told = elements | str(interval) >> OrderedProcess(
-            tell, CONTEXT, sort_key=str, batch_interval=interval)
-        assert_that(
-            told, equal_to(list(by_hand(IN_TIME, sort_key=str))),
-            'told %d' % interval)
+      check_story(elements, [False, True], IN_TIME, [])
 
   def test_bounded_input(self):
     for runner in (FnApiRunner(), FnApiRunner(bundle_repeat=1), None):
@@ -262,6 +260,45 @@ class StoryTest(unittest.TestCase):
   def test_bounded_input_on_prism(self):
     with beam.Pipeline(options=prism_options()) as pipeline:
       check_story(as_bounded(pipeline), [False], IN_TIME, [])
+
+
+class PropertyTest(unittest.TestCase):
+  """Whatever comes, in whatever bundles, repeated or not: as sorting."""
+  @hypothesis.settings(max_examples=12, deadline=None)
+  @hypothesis.given(
+      st.lists(
+          st.tuples(
+              st.sampled_from('ab'), st.integers(-9, 9), st.integers(0, 9)),
+          max_size=30),
+      st.integers(1, 9),
+      st.integers(0, 2),
+      st.booleans(),
+      st.sampled_from([0, 0.004]),
+      st.integers(0, 3))
+  def test_on_fn_api_runner(
+      self, elements, in_bundle, repeat, ordered_list, interval, context_size):
+    elements = [(key, time / 1000, value) for key, time, value in elements]
+    source = ScriptedSource([Records(*timestamped(elements)), End()])
+    # So small that the storage has a part, whatever its real size is.
+    with small_sizes(), beam.Pipeline(
+        runner=FnApiRunner(bundle_repeat=repeat)) as pipeline:
+      told = (
+          pipeline
+          | ReadFromUnboundedSource(
+              source, 0.01, max_records_per_bundle=in_bundle)
+          | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
+          | OrderedProcess(
+              tell,
+              context_size,
+              sort_key=lambda value: value,
+              batch_interval=interval,
+              ordered_list_state=ordered_list))
+      assert_that(
+          told,
+          equal_to(
+              list(
+                  by_hand(
+                      elements, context_size, sort_key=lambda value: value))))
 
 
 class HoldTest(unittest.TestCase):
