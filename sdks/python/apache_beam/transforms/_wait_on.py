@@ -98,9 +98,7 @@ def needs_gate(main, signals) -> bool:
   unbounded = [signal for signal in signals if not signal.is_bounded]
   for signal in unbounded:
     _check_closes(main, signal)
-  # A job that an update takes over keeps its form.
-  return bool(unbounded) and not (
-      main.pipeline.options.is_compat_version_prior_to(_SINCE))
+  return bool(unbounded) and not _keeps_its_form(main.pipeline)
 
 
 def _check_closes(main, signal):
@@ -137,13 +135,25 @@ def wait(main, signals, wait_on):
   return released | 'Bounded' >> wait_on(*bounded) if bounded else released
 
 
-def side_inputs(signals):
-  """Makes signals fit for side inputs, for which merging windows are not."""
-  return [
-      signal | f'Global{index}' >> core.WindowInto(window.GlobalWindows())
-      if _merges(signal.windowing.windowfn) else signal
-      for (index, signal) in enumerate(signals)
-  ]
+def side_inputs(main, signals):
+  """Makes of signals what a side input may be made of.
+
+  With an unbounded main input that is one PCollection, in which nothing is
+  ready before all signals have ended.
+  """
+  if main.is_bounded or _keeps_its_form(main.pipeline):
+    return [
+        signal
+        | f'Global{index}' >> core.WindowInto(window.GlobalWindows())
+        if _merges(signal.windowing.windowfn) else signal
+        for (index, signal) in enumerate(signals)
+    ]
+  return [main.pipeline | 'Ended' >> _Ended(signals)] if signals else []
+
+
+def _keeps_its_form(pipeline) -> bool:
+  """Whether the pipeline may be one that an update takes over."""
+  return pipeline.options.is_compat_version_prior_to(_SINCE)
 
 
 def _merges(windowfn) -> bool:
@@ -197,6 +207,43 @@ class Gate(PTransform):
     released._windowing = windowing
     released.is_bounded = main.is_bounded
     return released
+
+
+class _Ended(PTransform):
+  """Has nothing, and a watermark at the beginning until bounded signals end.
+
+  A bounded signal has a watermark, too, which moves along the elements that
+  still wait somewhere. Prism lets elements of the main input pass as long as
+  the main input's watermark is not ahead of that, though the signal still has
+  elements of their window. So there is one element that waits in a grouping
+  from the beginning to the end of time.
+
+  Args:
+    signals: PCollections, at least one, all bounded.
+  """
+  def __init__(self, signals: typing.Sequence[pvalue.PCollection]):
+    super().__init__()
+    self._signals = signals
+
+  def expand(self, pbegin):
+    pair_type = typehints.KV[int, bytes]
+    inputs = [
+        pbegin
+        | core.Impulse()
+        | 'Key' >> core.Map(lambda empty:
+                            (0, empty)).with_output_types(pair_type)
+    ]
+    for index, signal in enumerate(self._signals):
+      inputs.append(
+          signal
+          | f'Drop{index}' >> core.ParDo(
+              _DropFn()).with_output_types(pair_type))
+    windowing = core.Windowing(
+        window.GlobalWindows(),
+        timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)
+    for pcoll in inputs:
+      pcoll._windowing = windowing
+    return inputs | core.Flatten() | core.GroupByKey()
 
 
 class ClosingTimes:

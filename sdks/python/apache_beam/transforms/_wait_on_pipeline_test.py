@@ -71,6 +71,18 @@ class Breaks(beam.PTransform):
     return value
 
 
+class After(beam.DoFn):
+  """Passes elements on a while after a step has come to pass."""
+  def __init__(self, index):
+    self._index = index
+
+  def process(self, value):
+    while not STAGE.is_turn(self._index + 1):
+      time.sleep(0.05)
+    time.sleep(0.5)
+    yield value
+
+
 class RunnerTests:
   """What holds on every runner; subclasses say which."""
 
@@ -564,6 +576,39 @@ class RunnerTests:
         matches=lambda signal,
         w: signal.name == 'bounded' or signal.window == w)
     self.assertIn('bounded', {s.name for s in STAGE.seen})
+
+  def test_an_unbounded_main_input_and_a_bounded_signal(self):
+    """It waits for the end, whatever the signal's watermark is before that."""
+    steps = [
+        Watermark('main', 5),
+        Element('main', 'm6', 6),
+        Watermark('main', 5.5),
+        Element('main', 'm7', 7),
+        Released('m6', 'm7'),
+        Element('main', 'm13', 13),
+        Watermark('main', 30),
+        End('main')
+    ]
+
+    windows = window.FixedWindows(10)
+    with beam.Pipeline(options=self.options()) as p:
+      main = (
+          play(p, steps, self.on)['main']
+          # Else Prism reads it when the signal has ended.
+          | 'Shuffle main' >> beam.Reshuffle()
+          | 'Window main' >> beam.WindowInto(windows))
+      signal = (
+          p
+          | beam.Create([window.TimestampedValue(f's{n}', n) for n in (8, 9)])
+          | 'Shuffle signal' >> beam.Reshuffle()
+          | beam.ParDo(After(3))
+          | 'Window signal' >> beam.WindowInto(windows)
+          | record('s'))
+      released = main | WaitOn(signal) | record('released')
+      self.assertFalse(released.is_bounded)
+    seen = list(STAGE.seen)
+    self.check(seen, 'm6', 'm7', 'm13', matches=lambda signal, window: True)
+    self.assertCountEqual(['s8', 's9'], [s.value for s in seen if s.name == 's'])
 
   def test_slow_signals_as_in_the_catalogue_of_transforms(self):
     """One signal, and two, whose elements take a while."""

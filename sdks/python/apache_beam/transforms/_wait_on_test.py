@@ -353,6 +353,7 @@ class ConstructionTest(unittest.TestCase):
     main = pipeline | 'Main' >> beam.Create([1])
     _ = main | WaitOn(signal)
     _ = main | 'Bounded' >> WaitOn(main)
+    _ = signal | 'Stream' >> WaitOn(main, main)
     return {
         transform.unique_name
         for transform in
@@ -370,6 +371,8 @@ class ConstructionTest(unittest.TestCase):
         self.assertEqual(not gate, plain <= labels)
         self.assertIn('Bounded/WaitOn0', labels)
         self.assertIn('Bounded/Map(<lambda at util.py:1886>)', labels)
+        self.assertEqual(gate, 'Stream/Ended/GroupByKey' in labels)
+        self.assertEqual(not gate, 'Stream/WaitOn1' in labels)
 
 
 if __name__ == '__main__':
