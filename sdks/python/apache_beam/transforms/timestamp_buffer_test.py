@@ -35,7 +35,10 @@ import apache_beam as beam
 from apache_beam import coders
 from apache_beam.io._runner_testing import needs_prism
 from apache_beam.io._runner_testing import prism_options
+from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -322,6 +325,129 @@ class HoldTest(unittest.TestCase):
               batch_interval=interval,
               ordered_list_state=ordered_list)
           check_windows(told, tag, self.ELEMENTS)
+
+
+class _AtHand(beam.transforms.core.RestrictionProvider):
+  """A source without an end; drained, it gives what it has at hand."""
+  def __init__(self, number):
+    self._number = number
+
+  def initial_restriction(self, element):
+    return OffsetRange(0, 10**9)
+
+  def create_tracker(self, restriction):
+    return OffsetRestrictionTracker(restriction)
+
+  def restriction_size(self, element, restriction):
+    return 1
+
+  def truncate(self, element, restriction):
+    return OffsetRange(restriction.start, self._number)
+
+
+# What came out of a pipeline in this process, with a tag of where.
+_CAME_OUT = []
+
+
+def _came_out(told, tag):
+  _CAME_OUT.append((tag, told))
+
+
+class DrainTest(unittest.TestCase):
+  """A drain, and the end of a source, give out all that waits."""
+  ELEMENTS = [('k', time, '%s' % time)
+              for time in (28.5, 3, 1, 12, 2.5, 19.75, 11, 9.999)]
+
+  @staticmethod
+  def endless(elements):
+    """Three elements a bundle; the watermark stands before them all."""
+    class Endless(beam.DoFn):
+      @beam.DoFn.unbounded_per_element()
+      def process(
+          self,
+          element,
+          tracker=beam.DoFn.RestrictionParam(_AtHand(len(elements))),
+          estimator=beam.DoFn.WatermarkEstimatorParam(
+              ManualWatermarkEstimator.default_provider())):
+        estimator.set_watermark(Timestamp(0))
+        start = tracker.current_restriction().start
+        for index in range(start, start + 3):
+          if not tracker.try_claim(index):
+            return
+          yield timestamped([elements[index]])[0]
+        tracker.defer_remainder(Duration(0.01))
+
+    return Endless()
+
+  def all_that_waits(self, elements, backends):
+    """Yields a tag, what comes out, and what should."""
+    expected = {
+        'global': list(by_hand(self.ELEMENTS)),
+        'fixed': [
+            told for start in (0, 10, 20)
+            for told in by_hand(
+                element for element in self.ELEMENTS
+                if start <= element[1] < start + 10)
+        ]
+    }
+    for ordered_list in backends:
+      for name, windowing in (('global', window.GlobalWindows()),
+                              ('fixed', window.FixedWindows(10))):
+        # Nothing of it is due before a thousand seconds, or ever.
+        for interval, lateness in ((1000, 0), (0, 10**9)):
+          tag = '%s %s %d ' % (name, ordered_list, interval)
+          told = (
+              elements | tag + 'window' >> beam.WindowInto(
+                  windowing, allowed_lateness=100)
+              | tag >> OrderedProcess(
+                  tell,
+                  CONTEXT,
+                  batch_interval=interval,
+                  allowed_lateness=lateness,
+                  ordered_list_state=ordered_list))
+          yield tag, told, expected[name]
+
+  def check_all_comes_out(self, elements, backends):
+    for tag, told, expected in self.all_that_waits(elements, backends):
+      assert_that(told, equal_to(expected), tag + 'told')
+
+  def test_drain(self):
+    for repeat in (0, 1):
+      pipeline = beam.Pipeline(
+          runner=FnApiRunner(is_drain=True, bundle_repeat=repeat),
+          options=PipelineOptions(['--streaming']))
+      elements = (
+          pipeline | beam.Create([None], reshuffle=False)
+          | beam.ParDo(self.endless(self.ELEMENTS)).with_output_types(
+              tuple[str, object]))
+      self.assertFalse(elements.is_bounded)
+      self.check_all_comes_out(elements, [False, True])
+      result = pipeline.run()
+      result.wait_until_finish()
+      if not repeat:
+        self.assertEqual(
+            8 * len(self.ELEMENTS), counter(result, 'released_elements'))
+      self.assertEqual(0, counter(result, 'late_elements'))
+
+  def stream(self, pipeline):
+    return pipeline | as_stream([0, self.ELEMENTS]) | beam.Map(
+        lambda pair: pair).with_output_types(tuple[str, object])
+
+  def test_end_on_direct_runner(self):
+    """What comes at the very end is late for an assertion there."""
+    _CAME_OUT.clear()
+    expected_in_all = []
+    with beam.Pipeline(options=PipelineOptions(['--streaming'])) as pipeline:
+      for tag, told, expected in self.all_that_waits(
+          self.stream(pipeline), [False]):
+        _ = told | tag + 'out' >> beam.Map(_came_out, tag)
+        expected_in_all += [(tag, each) for each in expected]
+    self.assertCountEqual(expected_in_all, _CAME_OUT)
+
+  @needs_prism
+  def test_end_on_prism(self):
+    with beam.Pipeline(options=prism_options()) as pipeline:
+      self.check_all_comes_out(self.stream(pipeline), [False, True])
 
 
 class WindowTest(unittest.TestCase):
