@@ -83,8 +83,9 @@ class Script:
   problems: tuple[Problem, ...] = ()
 
 
-def page_script(file: str, text: str) -> Script:
-  """The blocks of Python of a page."""
+def page_script(
+    file: str, text: str, *languages: str) -> Script:
+  """The blocks of a page that are Python, or in other languages."""
   pieces = []
   problems = []
   left_out = 0  # The line of a "not run" that waits for its block.
@@ -113,7 +114,7 @@ def page_script(file: str, text: str) -> Script:
       continue
     if found:
       fence, start = found[1], number + 1
-      if found[2].lower() in LANGUAGES:
+      if found[2].lower() in (languages or LANGUAGES):
         block = None if left_out else []
         left_out = 0
       continue

@@ -63,7 +63,8 @@ def class_path(space: Workspace, product: Product) -> list[pathlib.Path]:
 
 def compile_all(
     space: Workspace, product: Product, found: dict[str, bytes], *,
-    tests: bool = False, name: str = 'java') -> dict[str, bytes]:
+    tests: bool = False, name: str = 'java',
+    first: list[pathlib.Path] | None = None) -> dict[str, bytes]:
   """Compiles files; returns the class files, by their name in a jar.
 
   Args:
@@ -72,6 +73,7 @@ def compile_all(
     found: the sources by repository path.
     tests: whether to compile those of tests as well.
     name: what the log is named for.
+    first: jars that go before those of the product.
   """
   wanted = {
       path: data for path, data in found.items() if tests or not is_test(path)
@@ -79,7 +81,7 @@ def compile_all(
   if not wanted:
     return {}
   javac = processes.find_tool('javac')
-  jars = class_path(space, product)
+  jars = [*(first or []), *class_path(space, product)]
   log = space.logs / f'javac-{name}.log'
   space.work.mkdir(exist_ok=True)
   with tempfile.TemporaryDirectory(dir=space.work) as temporary:

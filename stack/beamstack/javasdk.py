@@ -13,6 +13,7 @@ from collections.abc import Callable
 from beamstack import bases
 from beamstack import jars
 from beamstack import javabuild
+from beamstack import javadocs
 from beamstack import jobserver
 from beamstack import prefixes
 from beamstack import products
@@ -88,8 +89,12 @@ def test_classes(series: Series) -> tuple[list[str], list[str]]:
 
 def test(
     space: Workspace, series: Series, pins: bases.Pins) -> pytests.Result:
-  """Runs ours and Beam's own tests with the jar before the released ones."""
+  """Runs ours and Beam's own tests with the jar before the released ones.
+
+  And compiles the Java of pages with it.
+  """
   jar = build(space, series, pins)
+  pages = javadocs.check(space, JAVA_SDK, jar)
   ours, others = test_classes(series)
   tests = _beside(
       jar, space, javabuild.sources(space, series, pins, JAVA_SDK),
@@ -101,7 +106,7 @@ def test(
         space, JAVA_SDK, {} if released else tests, [] if released else [jar],
         classes, f'{JAVA_SDK.name}{name}')
 
-  return pytests.joined([run(ours, ''), patiently(run, others)])
+  return pytests.joined([pages, run(ours, ''), patiently(run, others)])
 
 
 def patiently(
