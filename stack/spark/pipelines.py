@@ -11,11 +11,14 @@ import time
 
 import apache_beam as beam
 from apache_beam.coders import FastPrimitivesCoder
+from apache_beam.io import unbounded_source
 from apache_beam.io import watch
 from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.io.restriction_trackers import OffsetRestrictionTracker
+from apache_beam.io.unbounded_source import UnboundedSource
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
+from apache_beam.transforms import window
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration
@@ -23,7 +26,11 @@ from apache_beam.utils.timestamp import Duration
 
 def finish(pipeline, seconds=180.0):
   """Runs a pipeline to its end; if that does not come, cancels it and fails."""
-  result = pipeline.run()
+  wait_for(pipeline.run(), seconds)
+
+
+def wait_for(result, seconds=180.0):
+  """Waits for the end of a job; if it does not come, cancels it and fails."""
   state = result.wait_until_finish(duration=1000 * seconds)
   if state != PipelineState.DONE:
     result.cancel()
@@ -121,13 +128,13 @@ class Count(beam.DoFn):
 
 
 class Write(beam.DoFn):
-  """Notes the results."""
+  """Notes what it is given, as a result unless it is told otherwise."""
 
-  def __init__(self, folder):
-    self.notes = Notes(folder, 'results')
+  def __init__(self, folder, name='results'):
+    self.notes = Notes(folder, name)
 
   def process(self, element):
-    self.notes.add(*element)
+    self.notes.add(*(element if isinstance(element, tuple) else (element, )))
 
 
 def expected(count):
@@ -157,14 +164,85 @@ def read_and_count(folder, elements, options, spread=False, **arguments):
   finish(pipeline)
 
 
-def read_in_a_stream(folder, elements, options):
-  """Starts one that only reads; returns its result."""
+def read_and_group(folder, elements, options, **arguments):
+  """As read_and_count, without a state of the pipeline's own; for a stream."""
   pipeline = beam.Pipeline(options=PipelineOptions(options))
   _ = (
       pipeline
-      | beam.Create(elements, reshuffle=False)
-      | beam.ParDo(ReadInParts(folder))
+      | beam.Create(elements)
+      | beam.ParDo(ReadInParts(folder, **arguments))
+      | beam.Map(lambda kv: kv).with_output_types(tuple[str, int])
+      | beam.GroupByKey()
+      | beam.MapTuple(lambda name, numbers: (name, measure(numbers)))
       | beam.ParDo(Write(folder)))
+  finish(pipeline)
+
+
+def measure(numbers):
+  """What Count gives of numbers."""
+  numbers = list(numbers)
+  return len(numbers), sum(numbers), sum(n * n for n in numbers)
+
+
+class Several(UnboundedSource):
+  """Sources as the splits of one."""
+
+  def __init__(self, *sources):
+    self.sources = sources
+
+  def split(self, desired_num_splits, options=None):
+    return list(self.sources)
+
+  def create_reader(self, options, checkpoint_mark):
+    raise NotImplementedError('only its splits are read')
+
+  def get_checkpoint_mark_coder(self):
+    return self.sources[0].get_checkpoint_mark_coder()
+
+
+class Sum(beam.DoFn):
+  """Gives the window of a group, and what Count gives of its numbers."""
+
+  def process(self, element, interval=beam.DoFn.WindowParam):
+    key, numbers = element
+    yield f'{key} {int(interval.start)}', measure(numbers)
+
+
+def sums(numbers, size):
+  """What Sum gives of numbers that are their own seconds, by window."""
+  found = {}
+  for n in numbers:
+    name = f'{"even" if n % 2 == 0 else "odd"} {n - n % size}'
+    count, total, squares = found.get(name, (0, 0, 0))
+    found[name] = [count + 1, total + n, squares + n * n]
+  return found
+
+
+def sum_by_window(folder, source, size, options, **arguments):
+  """Starts a pipeline that reads numbers and sums the even and the odd ones.
+
+  Args:
+    folder: for the results; `records` has what was read, behind a shuffle.
+    source: gives them.
+    size: of a window, in seconds.
+    options: of the pipeline.
+    **arguments: more of the read.
+  """
+  pipeline = beam.Pipeline(options=PipelineOptions(options))
+  read = pipeline | 'Read' >> unbounded_source.ReadFromUnboundedSource(
+      source, **arguments)
+  _ = (
+      read
+      | beam.WindowInto(window.FixedWindows(size))
+      | beam.Map(lambda n: (('odd' if n % 2 else 'even'), n)).with_output_types(
+          tuple[str, int])
+      | beam.GroupByKey()
+      | beam.ParDo(Sum())
+      | beam.ParDo(Write(folder)))
+  _ = (
+      read
+      | beam.Reshuffle()
+      | 'Records' >> beam.ParDo(Write(folder, 'records')))
   return pipeline.run()
 
 

@@ -21,6 +21,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Set;
+import java.util.function.Predicate;
 import org.apache.beam.model.pipeline.v1.RunnerApi;
 import org.apache.beam.model.pipeline.v1.RunnerApi.Components;
 import org.apache.beam.model.pipeline.v1.RunnerApi.IsBounded;
@@ -35,10 +36,10 @@ import org.apache.beam.vendor.guava.v32_1_2_jre.com.google.common.collect.Immuta
 /**
  * Whether a portable pipeline runs as a batch or as a stream of micro-batches, or not at all.
  *
- * <p>A stage on Spark gives its output when all that it reads has been read, in a micro-batch too.
- * A splittable DoFn that never ends would keep Spark busy and give nothing, so it is refused before
- * anything runs. Whether one that may be unbounded ends only its author knows: the experiment
- * {@value #SOURCES_END} says so for all of a pipeline.
+ * <p>What a stream cannot do is refused before anything runs: state, timers and side inputs, of
+ * which Spark has no more than one micro-batch. A pipeline that reads what ends by itself need not
+ * be a stream; whether all of its reads do only its author knows, and says so by the experiment
+ * {@value #SOURCES_END}.
  */
 class PortableMode {
 
@@ -57,34 +58,59 @@ class PortableMode {
    * Tells how to run a pipeline: as a stream if options ask for it or something in it is unbounded,
    * unless the unbounded reads end.
    *
-   * @throws UnsupportedOperationException if the pipeline reads without an end; the message names
-   *     the transforms that do
+   * @throws UnsupportedOperationException if it is a stream with something that streams cannot do;
+   *     the message names the transforms, and what to do
    */
   static boolean isStreaming(RunnerApi.Pipeline pipeline, SparkPipelineOptions options) {
-    List<String> unbounded = unboundedReads(pipeline.getComponents());
-    if (unbounded.isEmpty()) {
-      return options.isStreaming() || PipelineTranslatorUtils.hasUnboundedPCollections(pipeline);
+    boolean streaming = isStream(pipeline, options);
+    if (streaming) {
+      refuse(pipeline.getComponents());
     }
-    if (ExperimentalOptions.hasExperiment(options, SOURCES_END)) {
-      return options.isStreaming();
+    return streaming;
+  }
+
+  private static boolean isStream(RunnerApi.Pipeline pipeline, SparkPipelineOptions options) {
+    if (options.isStreaming()) {
+      return true;
+    }
+    boolean allEnd =
+        ExperimentalOptions.hasExperiment(options, SOURCES_END)
+            && hasUnboundedReads(pipeline.getComponents());
+    return !allEnd && PipelineTranslatorUtils.hasUnboundedPCollections(pipeline);
+  }
+
+  private static void refuse(Components components) {
+    List<String> keepState = named(components, PortableMode::keepsState);
+    List<String> readBeside = named(components, payload -> payload.getSideInputsCount() > 0);
+    if (keepState.isEmpty() && readBeside.isEmpty()) {
+      return;
+    }
+    List<String> problems = new ArrayList<>();
+    if (!keepState.isEmpty()) {
+      problems.add("state or timers: " + String.join(", ", keepState));
+    }
+    if (!readBeside.isEmpty()) {
+      problems.add("side inputs: " + String.join(", ", readBeside));
     }
     throw new UnsupportedOperationException(
         String.format(
-            "Portable Spark cannot run what reads without an end, for it gives nothing before the "
-                + "end: %s. Use another runner, such as --runner=FlinkRunner or "
-                + "--runner=PrismRunner, or a read that is bounded. If each of these ends by "
-                + "itself, say so by --experiments=%s: the pipeline then runs as a batch.",
-            String.join(", ", unbounded), SOURCES_END));
+            "Portable Spark runs this pipeline as a stream, and streams on it have no %s. Use "
+                + "another runner, such as --runner=FlinkRunner or --runner=PrismRunner, or a "
+                + "GroupByKey in the place of state, and a constant or a join in that of a side "
+                + "input. If each unbounded read of the pipeline ends by itself, say so by "
+                + "--experiments=%s, without --streaming: the pipeline then runs as a batch.",
+            String.join("; and no ", problems), SOURCES_END));
   }
 
-  /** The names of splittable DoFns that make something unbounded of what is bounded. */
-  static List<String> unboundedReads(Components components) {
+  private static boolean keepsState(ParDoPayload payload) {
+    return payload.getStateSpecsCount() > 0 || payload.getTimerFamilySpecsCount() > 0;
+  }
+
+  /** The names of the ParDos of which something is so. */
+  private static List<String> named(Components components, Predicate<ParDoPayload> is) {
     List<String> names = new ArrayList<>();
     for (PTransform transform : components.getTransformsMap().values()) {
-      if (PAR_DOS.contains(transform.getSpec().getUrn())
-          && isSplittable(transform)
-          && !anyUnbounded(components, transform.getInputsMap().values())
-          && anyUnbounded(components, transform.getOutputsMap().values())) {
+      if (PAR_DOS.contains(transform.getSpec().getUrn()) && is.test(payload(transform))) {
         names.add(transform.getUniqueName());
       }
     }
@@ -92,11 +118,20 @@ class PortableMode {
     return names;
   }
 
-  private static boolean isSplittable(PTransform transform) {
+  /** Whether a splittable DoFn makes something unbounded of what is bounded. */
+  private static boolean hasUnboundedReads(Components components) {
+    return components.getTransformsMap().values().stream()
+        .anyMatch(
+            transform ->
+                PAR_DOS.contains(transform.getSpec().getUrn())
+                    && !payload(transform).getRestrictionCoderId().isEmpty()
+                    && !anyUnbounded(components, transform.getInputsMap().values())
+                    && anyUnbounded(components, transform.getOutputsMap().values()));
+  }
+
+  private static ParDoPayload payload(PTransform transform) {
     try {
-      return !ParDoPayload.parseFrom(transform.getSpec().getPayload())
-          .getRestrictionCoderId()
-          .isEmpty();
+      return ParDoPayload.parseFrom(transform.getSpec().getPayload());
     } catch (InvalidProtocolBufferException e) {
       throw new IllegalArgumentException(
           String.format("The ParDo %s cannot be read", transform.getUniqueName()), e);

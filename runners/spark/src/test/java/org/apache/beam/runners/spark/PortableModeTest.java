@@ -19,9 +19,7 @@ package org.apache.beam.runners.spark;
 
 import static org.hamcrest.MatcherAssert.assertThat;
 import static org.hamcrest.Matchers.allOf;
-import static org.hamcrest.Matchers.contains;
 import static org.hamcrest.Matchers.containsString;
-import static org.hamcrest.Matchers.empty;
 import static org.hamcrest.Matchers.is;
 import static org.hamcrest.Matchers.not;
 import static org.junit.Assert.assertThrows;
@@ -33,6 +31,9 @@ import org.apache.beam.model.pipeline.v1.RunnerApi.IsBounded;
 import org.apache.beam.model.pipeline.v1.RunnerApi.PCollection;
 import org.apache.beam.model.pipeline.v1.RunnerApi.PTransform;
 import org.apache.beam.model.pipeline.v1.RunnerApi.ParDoPayload;
+import org.apache.beam.model.pipeline.v1.RunnerApi.SideInput;
+import org.apache.beam.model.pipeline.v1.RunnerApi.StateSpec;
+import org.apache.beam.model.pipeline.v1.RunnerApi.TimerFamilySpec;
 import org.apache.beam.sdk.options.ExperimentalOptions;
 import org.apache.beam.sdk.options.PipelineOptionsFactory;
 import org.apache.beam.sdk.util.construction.PTransformTranslation;
@@ -53,22 +54,33 @@ public class PortableModeTest {
     components.putPcollections(id, PCollection.newBuilder().setIsBounded(bounded).build());
   }
 
-  private void read(String name, String urn, String input, String output, String restriction) {
+  private void parDo(String name, String urn, String input, String output, ParDoPayload payload) {
     components.putTransforms(
         "id of " + name,
         PTransform.newBuilder()
             .setUniqueName(name)
-            .setSpec(
-                FunctionSpec.newBuilder()
-                    .setUrn(urn)
-                    .setPayload(
-                        ParDoPayload.newBuilder()
-                            .setRestrictionCoderId(restriction)
-                            .build()
-                            .toByteString()))
+            .setSpec(FunctionSpec.newBuilder().setUrn(urn).setPayload(payload.toByteString()))
             .putInputs("in", input)
             .putOutputs("out", output)
             .build());
+  }
+
+  private void read(String name, String urn, String input, String output, String restriction) {
+    parDo(
+        name,
+        urn,
+        input,
+        output,
+        ParDoPayload.newBuilder().setRestrictionCoderId(restriction).build());
+  }
+
+  private void map(String name, ParDoPayload.Builder payload) {
+    parDo(
+        name,
+        PTransformTranslation.PAR_DO_TRANSFORM_URN,
+        "unbounded",
+        "unbounded",
+        payload.build());
   }
 
   private void splittable(String name, String input, String output) {
@@ -92,25 +104,44 @@ public class PortableModeTest {
     assertThat(PortableMode.isStreaming(bounded, options), is(true));
   }
 
-  @Test
-  public void whatMayNotEndIsRefusedByItsName() {
-    splittable("read files", "bounded", "bounded");
-    splittable("read queue", "bounded", "unbounded");
-    splittable("read feed", "bounded", "unbounded");
-    Exception e =
-        assertThrows(
+  private String refused() {
+    return assertThrows(
             UnsupportedOperationException.class,
-            () -> PortableMode.isStreaming(pipeline(), options));
+            () -> PortableMode.isStreaming(pipeline(), options))
+        .getMessage();
+  }
+
+  @Test
+  public void whatAStreamCannotDoIsRefusedByItsName() {
+    splittable("read queue", "bounded", "unbounded");
+    assertThat(PortableMode.isStreaming(pipeline(), options), is(true));
+    map("count", ParDoPayload.newBuilder().putStateSpecs("s", StateSpec.getDefaultInstance()));
+    map(
+        "alarm",
+        ParDoPayload.newBuilder().putTimerFamilySpecs("t", TimerFamilySpec.getDefaultInstance()));
     assertThat(
-        e.getMessage(),
+        refused(),
         allOf(
-            containsString("read feed, read queue."),
+            containsString("have no state or timers: alarm, count."),
             containsString("--runner=FlinkRunner"),
             containsString("--experiments=" + PortableMode.SOURCES_END),
-            not(containsString("read files"))));
+            not(containsString("read queue")),
+            not(containsString("side inputs:"))));
+    map("rate", ParDoPayload.newBuilder().putSideInputs("r", SideInput.getDefaultInstance()));
+    assertThat(
+        refused(), containsString("no state or timers: alarm, count; and no side inputs: rate."));
+  }
+
+  @Test
+  public void aBatchCanDoAll() {
+    map("count", ParDoPayload.newBuilder().putStateSpecs("s", StateSpec.getDefaultInstance()));
+    components.putTransforms("other", PTransform.newBuilder().setUniqueName("not a ParDo").build());
+    components.removePcollections("unbounded");
+    RunnerApi.Pipeline bounded = RunnerApi.Pipeline.newBuilder().setComponents(components).build();
+    assertThat(PortableMode.isStreaming(bounded, options), is(false));
     options.setStreaming(true);
     assertThrows(
-        UnsupportedOperationException.class, () -> PortableMode.isStreaming(pipeline(), options));
+        UnsupportedOperationException.class, () -> PortableMode.isStreaming(bounded, options));
   }
 
   @Test
@@ -123,12 +154,10 @@ public class PortableModeTest {
     assertThat(PortableMode.isStreaming(pipeline(), options), is(true));
   }
 
-  @Test
-  public void whatIsUnboundedAlreadyIsNotNamed() {
-    splittable("read queue", "bounded", "unbounded");
-    splittable("read what the queue names", "unbounded", "unbounded");
-    pipeline();
-    assertThat(PortableMode.unboundedReads(components.build()), contains("read queue"));
+  private boolean runsAsAStreamThoughAllEnds() {
+    ExperimentalOptions.addExperiment(
+        options.as(ExperimentalOptions.class), PortableMode.SOURCES_END);
+    return PortableMode.isStreaming(pipeline(), options);
   }
 
   @Test
@@ -139,16 +168,15 @@ public class PortableModeTest {
         "bounded",
         "unbounded",
         "coder");
-    pipeline();
-    assertThat(PortableMode.unboundedReads(components.build()), contains("read queue"));
+    assertThat(runsAsAStreamThoughAllEnds(), is(false));
   }
 
   @Test
-  public void whatIsNotSplittableIsNotNamed() {
+  public void whatIsUnboundedButNotReadByASplittableDoFnIsAStream() {
     read("map", PTransformTranslation.PAR_DO_TRANSFORM_URN, "bounded", "unbounded", "");
     read("composite", "beam:transform:other:v1", "bounded", "unbounded", "coder");
-    pipeline();
-    assertThat(PortableMode.unboundedReads(components.build()), empty());
+    splittable("read what the queue names", "unbounded", "unbounded");
+    assertThat(runsAsAStreamThoughAllEnds(), is(true));
   }
 
   @Test
