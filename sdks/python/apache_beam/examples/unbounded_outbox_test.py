@@ -111,7 +111,7 @@ class OutboxTestCase(unittest.TestCase):
 
 class PositionTest(OutboxTestCase):
   def test_resumes_strictly_after_every_position(self):
-    """Read k, mark, encode, decode: a new reader yields k+1 to n.
+    """Case B74: read k, mark, encode, decode: a new reader yields k+1 to n.
 
     With batches of 3, so that k lies within, at, and between batches.
     """

@@ -64,6 +64,7 @@ _ID = uuid.UUID(int=0x0123456789abcdef0123456789abcdef)
 
 class ConfigTest(unittest.TestCase):
   def test_options_that_would_make_the_read_inexact_are_refused(self):
+    """Case B67: among them other ways to commit."""
     for option, instead in (
         ('enable.auto.commit', 'after the runner has committed'),
         ('enable.auto.offset.store', 'part of the checkpoint'),

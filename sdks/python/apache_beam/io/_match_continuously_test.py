@@ -302,6 +302,7 @@ class CursorTest(FolderTest):
     self.assertEqual(['a'], self.poll(10))
 
   def test_equal_times_in_different_polls(self):
+    """Case B19."""
     folder = self.watch(cursor=True)
     folder.write('a', modified=START)
     self.assertEqual(['a'], self.poll(0))
@@ -323,6 +324,7 @@ class CursorTest(FolderTest):
     self.assertEqual(22, self.watermark())
 
   def test_no_output_is_behind_the_watermark(self):
+    """Case B27: files have times of their own, so no tick moves it on."""
     folder = self.watch(cursor=True, lateness=3)
     for poll, modified in enumerate([8, 5, 6, 14, 11, 30, 27, 29, 31]):
       watermark = self.watermark() if poll else float('-inf')
@@ -468,7 +470,10 @@ class TreatmentTest(FolderTest):
 
 class ManyFilesTest(FolderTest):
   def test_a_hundred_thousand(self):
-    """Each once, in portions of one listing; none again after a restart."""
+    """Each once, in portions of one listing; none again after a restart.
+
+    Case B01, second.
+    """
     folder = self.watch()
     names = [f'f{number:05}' for number in range(100000)]
     for name in names:
@@ -564,6 +569,16 @@ class ClockTest(FolderTest):
     self.poll(10)
     self.assertEqual(2, self.matches)
     self.assertFalse(self.ended)
+
+  def test_polls_to_come_are_no_work(self):
+    """Case B30: for ten years of them, runners asked for 100 workers."""
+    self.watch(stop=START + 10 * 365 * 86400)
+    self.assertEqual(
+        0,
+        self.harness._provider.restriction_size(
+            self.folder.pattern, self.rest[0]))
+    self.poll(0)
+    self.assertEqual([0], self.result.sizes)
 
   def test_missed_polls_are_made_up_for(self):
     """Case B28: as many as there were ticks."""
@@ -683,6 +698,7 @@ class TimeTableTest(unittest.TestCase):
 
 class ArgumentsTest(unittest.TestCase):
   def test_errors_name_the_argument(self):
+    """Cases B04 and B22."""
     for error, message, kwargs in (
         (ValueError, 'timestamp_cursor=True.*has_deduplication=True',
          {'timestamp_cursor': True, 'has_deduplication': False}),
@@ -711,7 +727,7 @@ class ArgumentsTest(unittest.TestCase):
           fileio.MatchContinuously(**{'file_pattern': '/tmp/*', **kwargs})
 
   def test_type_label_and_boundedness(self):
-    """Those of 2.75, with whatever arguments."""
+    """Those of 2.75, with whatever arguments. Case B29."""
     for kwargs in ({}, {'has_deduplication': False},
                    {'match_updated_files': True}, {'timestamp_cursor': True},
                    {'apply_windowing': True}):
@@ -963,8 +979,17 @@ class RunnerTests:
 
 class FnApiRunnerTest(RunnerTests, unittest.TestCase):
   @staticmethod
-  def pipeline():
-    return beam.Pipeline(runner=fn_api_runner.FnApiRunner())
+  def pipeline(**kwargs):
+    return beam.Pipeline(runner=fn_api_runner.FnApiRunner(**kwargs))
+
+  def test_draining(self):
+    """Cases B25 and B44: a folder is not listed any more."""
+    self.folder.write('a')
+    for has_deduplication in True, False:
+      with self.pipeline(is_drain=True) as pipeline:
+        files = pipeline | self.match(1, has_deduplication=has_deduplication)
+        assert_that(files, equal_to([]))
+    self.assertEqual([], self.listings)
 
 
 class DirectRunnerTest(RunnerTests, unittest.TestCase):

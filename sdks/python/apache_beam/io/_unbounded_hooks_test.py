@@ -117,6 +117,7 @@ class BacklogTest(JournalTest, unittest.TestCase):
     self.assertEqual([8 * 80], second.sizes)
 
   def test_caught_up_is_zero_and_unknown_is_not(self):
+    """Case B30: what is idle asks for no workers."""
     for told, size in ((0, 0.0), (None, 1.0)):
       harness = Harness(
           Made(

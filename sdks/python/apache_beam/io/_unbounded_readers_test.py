@@ -130,6 +130,7 @@ class OpenReaderTest(unittest.TestCase):
     self.assertLess(len(records), 16)
 
   def test_closes_once_and_swallows_what_close_raises(self):
+    """Case B45."""
     class Raises(ListReader):
       def close(self):
         super().close()
@@ -311,6 +312,7 @@ class ReaderCacheTest(unittest.TestCase):
     self.assertEqual(500, len(cache))
 
   def test_a_thread_closes_what_is_idle_and_ends_with_it(self):
+    """Case B64."""
     now = [0.0]
     cache = ReaderCache(clock=lambda: now[0])
     reader = ListReader([])

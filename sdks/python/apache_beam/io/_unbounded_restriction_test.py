@@ -87,6 +87,7 @@ class RestrictionCoderTest(unittest.TestCase):
 
   @given(RESTRICTIONS, RESTRICTIONS)
   def test_round_trip_inside_another_coder(self, one, two):
+    """Case B50."""
     coder = coders.TupleCoder([RestrictionCoder(), RestrictionCoder()])
     self.assertEqual((one, two), coder.decode(coder.encode((one, two))))
 

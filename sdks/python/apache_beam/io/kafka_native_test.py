@@ -280,6 +280,7 @@ class PositionTest(KafkaTestCase):
       other.create_reader(None, mark)
 
   def test_offsets_that_compaction_left_out_are_no_backlog(self):
+    """Case B71."""
     topic = self.broker.topic(
         cleanup_policy='compact',
         segment_ms=100,
@@ -300,6 +301,7 @@ class PositionTest(KafkaTestCase):
     self.assertEqual(b'last', driver.values[-1])
 
   def test_begins_where_it_is_told(self):
+    """Case B68."""
     topic = self.broker.topic(2)
     for n in range(4):
       self.broker.produce(topic, values(1, first=n), timestamp=1000 * (n + 1))

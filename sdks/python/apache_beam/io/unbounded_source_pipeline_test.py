@@ -24,6 +24,7 @@ is given a pipeline of this release.
 
 import collections
 import sys
+import tempfile
 import textwrap
 import time
 import unittest
@@ -56,6 +57,7 @@ from apache_beam.utils.timestamp import Timestamp
 class RunnerTests(JournalTest):
   """What holds on every runner; subclasses make the pipeline."""
   def test_every_record_once_from_1_2_and_7_splits(self):
+    """Cases B62 and B65."""
     for parts in (1, 2, 7):
       with self.subTest(parts):
         self.journal = Journal.new(self.id())
@@ -90,7 +92,6 @@ class RunnerTests(JournalTest):
                     for key in (0, 1)]))
 
   def test_two_reads_flattened(self):
-    """Case B34: one that always has more must let the other get its turn."""
     with self.pipeline() as p:
       reads = [
           p | f'Read{n}' >> ReadFromUnboundedSource(
@@ -157,6 +158,43 @@ class RunnerTests(JournalTest):
 ARRIVALS = collections.defaultdict(list)
 
 
+class PartlyEmptySource(CountingSource):
+  """Three parts, of which one never has anything.
+
+  They end when the journal was told something, or after a minute.
+  """
+  def split(self, desired_num_splits, options=None):
+    return [
+        PartlyEmptySource(self.name, count, first=first, step=2)
+        for first, count in enumerate((40, 40, 0))
+    ]
+
+  def create_reader(self, options, checkpoint_mark):
+    return PartlyEmptyReader(
+        self, None if checkpoint_mark is None else checkpoint_mark.last)
+
+
+class PartlyEmptyReader(CountingReader):
+  """While it has nothing, its watermark goes on by 10 s with each poll."""
+  def __init__(self, source, last):
+    super().__init__(source, last)
+    self._end = time.monotonic() + 60
+    self._idle = 0
+
+  def _advance(self, call):
+    read = super()._advance(call)
+    self._idle += not read
+    if time.monotonic() > self._end:
+      self._journal.told.append('too late')
+    return read
+
+  def get_watermark(self):
+    if self._journal.told:
+      return MAX_TIMESTAMP
+    last = self._last if self._source.count else 0
+    return Timestamp(T0 + last + 10 * self._idle)
+
+
 def note_arrival(value, name):
   ARRIVALS[name].append((value, time.monotonic()))
 
@@ -189,6 +227,29 @@ class TricklingReader(CountingReader):
     return watermark if watermark == MAX_TIMESTAMP else Timestamp(T0)
 
 
+class UntilSeenSource(CountingSource):
+  """Has always more, until what both of two gave was seen, or for a minute."""
+  def create_reader(self, options, checkpoint_mark):
+    return UntilSeenReader(
+        self, None if checkpoint_mark is None else checkpoint_mark.last)
+
+
+class UntilSeenReader(CountingReader):
+  # Of all readers, as one may be opened after another.
+  end: dict[str, float] = {}
+
+  def _advance(self, call):
+    name = self._source.name
+    if time.monotonic() > self.end.setdefault(name, time.monotonic() + 60):
+      self._journal.told.append('too late')
+    return len(set(self._journal.told)) < 2 and super()._advance(call)
+
+  def get_watermark(self):
+    if len(set(self._journal.told)) > 1:
+      return MAX_TIMESTAMP
+    return super().get_watermark()
+
+
 class FailingSetup(beam.DoFn):
   def setup(self):
     raise RuntimeError('no licence')
@@ -210,6 +271,22 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
   def test_each_record_arrives_when_it_comes(self):
     # FnApiRunner gives a stage its input when all that leads there has ended.
     super().test_each_record_arrives_when_it_comes()
+
+  def test_draining(self):
+    """Case B44: nothing new is read, and what is bounded, to its end."""
+    with tempfile.NamedTemporaryFile('w') as file:
+      file.write('a\nb\n')
+      file.flush()
+      with self.pipeline(is_drain=True) as p:
+        numbers = p | ReadFromUnboundedSource(self.source(10), poll_interval=0)
+        lines = (
+            p
+            | beam.io.ReadFromText(file.name)
+            | beam.Map(
+                lambda line, numbers:
+                (line, numbers), beam.pvalue.AsList(numbers)))
+        assert_that(lines, equal_to([('a', []), ('b', [])]))
+    self.assertEqual(0, self.journal.opened)
 
   def test_repeated_bundles_give_the_same(self):
     """A cache ahead of what is committed gave 0 of 15 records here."""
@@ -354,6 +431,39 @@ class UnfusedTest(unittest.TestCase):
 class PrismTest(RunnerTests, unittest.TestCase):
   def pipeline(self):
     return prism_pipeline()
+
+  def test_windows_close_while_a_split_is_empty(self):
+    """Case B41: all other splits have to wait for its watermark."""
+    with self.pipeline() as p:
+      _ = (
+          p
+          | ReadFromUnboundedSource(
+              PartlyEmptySource(self.id(), 0), poll_interval=0.1)
+          | beam.WindowInto(FixedWindows(10))
+          | beam.Map(lambda value: (None, 1))
+          | beam.CombinePerKey(sum)
+          | beam.Map(
+              lambda kv, name: tell(f'{kv[1]} in a window', name), self.id()))
+    self.assertEqual(['10 in a window'] * 4, self.journal.told[:4])
+
+  def test_two_reads_that_always_have_more(self):
+    """Case B34: nobody asks them to pause, and what is behind waits."""
+    with self.pipeline() as p:
+      reads = [
+          p | f'Read{n}' >> ReadFromUnboundedSource(
+              UntilSeenSource(self.id(), 10**9, first=n, step=2),
+              max_records_per_bundle=50) for n in range(2)
+      ]
+      _ = (
+          reads
+          | beam.Flatten()
+          | beam.Reshuffle()
+          | beam.Map(lambda value, name: tell(value % 2, name), self.id()))
+    self.assertEqual({0, 1}, set(self.journal.told))
+
+
+def tell(what, name):
+  Journal.of(name).told.append(what)
 
 
 if __name__ == '__main__':

@@ -107,6 +107,7 @@ class ExactnessTest(JournalTest, unittest.TestCase):
       self.assertTrue(asked[name], f'{name} was never split at')
 
   def test_a_split_after_every_record_is_exact(self):
+    """Case B43: a runner that splits far too often."""
     def on_event(name, number):
       if name == 'output':
         harness.split()
@@ -215,7 +216,7 @@ class ExactnessTest(JournalTest, unittest.TestCase):
     self.assertEqual([1], opened_over)
 
   def test_another_do_fn_of_the_process_goes_on_with_the_reader(self):
-    """Runners make several bundle processors; the reader is the process's."""
+    """Case B64: runners make several DoFns; the reader is the process's."""
     harnesses = [Harness(self.source(100), max_records=10) for _ in range(2)]
     restriction = harnesses[0].initial()
     values = []
@@ -229,6 +230,7 @@ class ExactnessTest(JournalTest, unittest.TestCase):
     self.assertEqual(1, self.journal.opened)
 
   def test_a_lost_cache_only_costs_a_reader(self):
+    """Case B74: on restore, what was read is skipped."""
     harness = Harness(self.source(45), max_records=10)
     values = []
     todo = [harness.initial()]
@@ -339,6 +341,7 @@ TestRunnerMachine.settings = hypothesis.settings(
 
 class CapsAndDelaysTest(JournalTest, unittest.TestCase):
   def test_the_record_cap_is_exact(self):
+    """Cases B36 and B72: a reader that always has more, any limit."""
     for cap in (1, 7, 8, 99, 100, 101, 250):
       Journal.new(self.id())
       harness = Harness(self.source(600), max_records=cap)
@@ -349,7 +352,7 @@ class CapsAndDelaysTest(JournalTest, unittest.TestCase):
   def test_the_time_cap_counts_what_happens_downstream(self):
     """1 ms downstream a record, a cap of 10 ms: some 10 records, not 10,000.
 
-    Case B37: a cap looked at too seldom let one bundle run for ever.
+    Cases B36 and B37: a cap looked at too seldom let one bundle run for ever.
     """
     def on_event(name, number):
       if name == 'output':
@@ -432,6 +435,7 @@ class CapsAndDelaysTest(JournalTest, unittest.TestCase):
 
 class WatermarkTest(JournalTest, unittest.TestCase):
   def test_reported_by_every_bundle_with_or_without_records(self):
+    """Case B41: a split that never has anything must not hold windows."""
     class Moves(CountingReader):
       def get_watermark(self):
         now[0] += 1
@@ -548,12 +552,13 @@ class WatermarkTest(JournalTest, unittest.TestCase):
 
 class FinalizationTest(JournalTest, unittest.TestCase):
   def test_the_last_mark_of_each_bundle_once(self):
+    """Case B36: one callback a bundle, not one a chunk."""
     harness = Harness(self.source(250), max_records=100)
     self.assertEqual(list(range(250)), harness.run())
     self.assertEqual([99, 199, 249], self.journal.finalized)
 
   def test_the_reader_is_closed_after_the_last_mark_is_finalized(self):
-    """Case B61: a mark may need the connection to acknowledge."""
+    """Cases B61 and B62: a mark may need the connection to acknowledge."""
     harness = Harness(self.source(20))
     result = harness.bundle(harness.initial()).raise_error()
     self.assertEqual(0, self.journal.closed)
@@ -567,7 +572,15 @@ class FinalizationTest(JournalTest, unittest.TestCase):
   def test_never_finalized_it_still_ends_and_closes(self):
     """Case B52: neither watermark nor progress waits for the runner."""
     harness = Harness(self.source(500), max_records=10)
-    self.assertEqual(list(range(500)), harness.run(finalize=False))
+    values, watermarks, todo = [], [], [harness.initial()]
+    while todo:
+      result = harness.bundle(todo.pop()).raise_error()
+      values += result.values
+      watermarks += result.watermarks
+      todo += result.residuals
+    self.assertEqual(list(range(500)), values)
+    self.assertEqual([Timestamp(T0 + n) for n in range(9, 499, 10)],
+                     watermarks[:49])
     self.assertEqual([], self.journal.finalized)
     READERS.close_all()
     self.assertEqual((1, 1), (self.journal.opened, self.journal.closed))
@@ -580,6 +593,7 @@ class FinalizationTest(JournalTest, unittest.TestCase):
     self.assertEqual([], harness._finalizer._callbacks)
 
   def test_from_two_threads_once(self):
+    """Case B47."""
     harness = Harness(self.source(10))
     result = harness.bundle(harness.initial()).raise_error()
     threads = [threading.Thread(target=result.finalize) for _ in range(8)]
@@ -616,6 +630,7 @@ class FinalizationTest(JournalTest, unittest.TestCase):
 
 
 class DrainTest(JournalTest, unittest.TestCase):
+  """Cases B44 and B45."""
   def test_reads_nothing_new(self):
     harness = Harness(self.source(100), max_records=10)
     result = harness.bundle(harness.initial()).raise_error()
@@ -623,6 +638,20 @@ class DrainTest(JournalTest, unittest.TestCase):
     self.assertIsNone(provider.truncate(harness.element, harness.initial()))
     self.assertIsNone(
         provider.truncate(harness.element, result.residuals[0]))
+
+  def test_what_was_read_is_output_and_acknowledged(self):
+    """By the bundle that read it; what follows stays in the queue."""
+    def on_event(name, number):
+      if name == 'output' and harness.result.values[-1:] == [4]:
+        harness.split()
+
+    harness = Harness(self.source(100), on_event=on_event)
+    result = harness.bundle(harness.initial()).raise_error()
+    residual, = result.residuals
+    self.assertIsNone(harness._provider.truncate(harness.element, residual))
+    self.assertIn(len(result.values), range(6, 99))
+    result.finalize()
+    self.assertEqual(result.values[-1:], self.journal.finalized)
 
   def test_keeps_what_a_primary_still_owes(self):
     def on_event(name, number):

@@ -311,6 +311,13 @@ class FnApiRunnerTest(RunnerTests, unittest.TestCase):
   def pipeline(self, **kwargs):
     return beam.Pipeline(runner=fn_api_runner.FnApiRunner(**kwargs))
 
+  def test_draining(self):
+    """Case B44: nothing is polled any more."""
+    with self.pipeline(is_drain=True) as p:
+      outputs = p | beam.Create(['a']) | Watch(self.growing(2), 0)
+      assert_that(outputs, equal_to([]))
+    self.assertEqual({}, POLLS)
+
   def test_repeated_bundles_give_the_same(self):
     """Memory ahead of what is committed gave 0 of 15 outputs here."""
     for repeat in (2, 3):

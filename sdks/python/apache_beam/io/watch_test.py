@@ -1128,6 +1128,7 @@ def unannotated(element):
 
 class ConstructionTest(unittest.TestCase):
   def test_arguments_are_checked(self):
+    """Case B22."""
     nan = float('nan')
     good = unannotated
     names = beam.pvalue.AsList(beam.Pipeline() | beam.Create([]))
@@ -1267,6 +1268,7 @@ class ConstructionTest(unittest.TestCase):
                      list(map(found, harness.steps())))
 
   def test_types(self):
+    """And boundedness, case B29."""
     class Method(PollFn):
       def __call__(self, element) -> PollResult[bytes]:
         return complete([])

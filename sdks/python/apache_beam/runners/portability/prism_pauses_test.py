@@ -145,6 +145,7 @@ class PausesTest(unittest.TestCase):
     self.assertLess(max(late[:-1]), seconds, late)
 
   def test_a_plain_consumer(self):
+    """Case B33: the watermark of the source stands still all the time."""
     with prism_pipeline() as p:
       _ = self.trickle(p) | beam.Reshuffle() | beam.ParDo(NoteFn())
     self.assert_each_in_time()
@@ -160,6 +161,7 @@ class PausesTest(unittest.TestCase):
     self.assert_each_in_time()
 
   def test_early_firings_of_a_grouping(self):
+    """Case B33."""
     with prism_pipeline() as p:
       _ = (
           self.trickle(p, count=3, seconds=4)
@@ -186,13 +188,13 @@ class PausesTest(unittest.TestCase):
     self.assert_each_in_time()
 
   def test_asked_as_often_as_it_wants(self):
-    """Two records, 6 s apart, asked for every 2 s."""
+    """Case B32: two records, 6 s apart, asked for every 2 s."""
     with prism_pipeline() as p:
       _ = self.trickle(p, count=2, seconds=6, delay=2)
     self.assertIn(len(self.seen('polls')), range(4, 8))
 
   def test_a_slow_poll_runs_once(self):
-    """It takes 2 s to its first claim; a split before that has no use."""
+    """Case B08: 2 s to its first claim; a split before that has no use."""
     with prism_pipeline() as p:
       _ = p | beam.Create([(self.id(), 2)]) | beam.ParDo(SlowFn())
     self.assertEqual(1, len(self.seen('polls')))
@@ -233,6 +235,7 @@ class HoldsTest(unittest.TestCase):
           counts, equal_to([(0, 2)] + [(at, 1) for at in range(10, 80, 10)]))
 
   def test_a_bounded_aggregate_waits_for_what_is_parked(self):
+    """Cases B32 and B40: it must not fire early, nor fail."""
     with prism_pipeline() as p:
       total = (
           p
