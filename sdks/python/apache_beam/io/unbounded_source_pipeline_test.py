@@ -238,16 +238,19 @@ class UntilSeenReader(CountingReader):
   # Of all readers, as one may be opened after another.
   end: dict[str, float] = {}
 
-  def _advance(self, call):
-    name = self._source.name
-    if time.monotonic() > self.end.setdefault(name, time.monotonic() + 60):
+  def _over(self):
+    late = time.monotonic() + 60
+    if time.monotonic() > self.end.setdefault(self._source.name, late):
       self._journal.told.append('too late')
-    return len(set(self._journal.told)) < 2 and super()._advance(call)
+      return True
+    return len(set(self._journal.told)) > 1
+
+  def _advance(self, call):
+    time.sleep(0.001)
+    return not self._over() and super()._advance(call)
 
   def get_watermark(self):
-    if len(set(self._journal.told)) > 1:
-      return MAX_TIMESTAMP
-    return super().get_watermark()
+    return MAX_TIMESTAMP if self._over() else super().get_watermark()
 
 
 class FailingSetup(beam.DoFn):
