@@ -35,6 +35,7 @@ import org.apache.beam.sdk.state.MapState;
 import org.apache.beam.sdk.state.TimeDomain;
 import org.apache.beam.sdk.state.ValueState;
 import org.apache.beam.sdk.transforms.windowing.BoundedWindow;
+import org.apache.beam.sdk.transforms.windowing.GlobalWindow;
 import org.apache.beam.sdk.util.CoderUtils;
 import org.apache.beam.sdk.values.WindowedValue;
 import org.apache.beam.sdk.values.WindowedValues;
@@ -58,6 +59,13 @@ public class PendingResiduals<T> {
 
   private static final String STATE_ID = "sdf_residuals";
   private static final int NANOS_PER_MILLI = 1_000_000;
+
+  /**
+   * How far a watermark goes while a residual waits, even if that will not output anything: all
+   * windows have ended there. Behind it a runner takes its work for done, and clears the state of
+   * the global window, which residuals are in.
+   */
+  private static final Instant LATEST_HOLD = GlobalWindow.INSTANCE.maxTimestamp().plus(1L);
 
   private final TimerInternalsFactory<T> timers;
   private final StateInternalsFactory<T> states;
@@ -188,12 +196,14 @@ public class PendingResiduals<T> {
 
   /**
    * The earliest of the watermarks that a residual gave for its outputs, fractions of a millisecond
-   * left off. A residual that gave none may output anything.
+   * left off. A residual that gave none may output anything, and none lets go of the last instants
+   * of time.
    */
   static Instant hold(Collection<Timestamp> watermarks) {
     return watermarks.stream()
         .map(PendingResiduals::instant)
         .min(Instant::compareTo)
+        .map(earliest -> earliest.isAfter(LATEST_HOLD) ? LATEST_HOLD : earliest)
         .orElse(BoundedWindow.TIMESTAMP_MIN_VALUE);
   }
 

@@ -20,6 +20,7 @@ package org.apache.beam.runners.flink.translation.wrappers.streaming;
 import static org.hamcrest.MatcherAssert.assertThat;
 import static org.hamcrest.Matchers.contains;
 import static org.hamcrest.Matchers.containsInAnyOrder;
+import static org.hamcrest.Matchers.greaterThan;
 import static org.hamcrest.Matchers.hasSize;
 import static org.hamcrest.Matchers.is;
 
@@ -59,6 +60,7 @@ import org.apache.beam.sdk.coders.KvCoder;
 import org.apache.beam.sdk.coders.StringUtf8Coder;
 import org.apache.beam.sdk.coders.VarLongCoder;
 import org.apache.beam.sdk.fn.data.FnDataReceiver;
+import org.apache.beam.sdk.transforms.windowing.BoundedWindow;
 import org.apache.beam.sdk.transforms.windowing.GlobalWindow;
 import org.apache.beam.sdk.util.CoderUtils;
 import org.apache.beam.sdk.util.construction.PTransformTranslation;
@@ -423,6 +425,21 @@ public class SplitStateTest {
     assertThat(subtask.records(), containsInAnyOrder(101L, 201L, 301L));
     subtask.resume();
     assertThat(subtask.records(), containsInAnyOrder(102L, 202L, 302L));
+  }
+
+  @Test
+  public void splitThatWaitsAtTheEndOfTimeIsReadOn() throws Exception {
+    long last = BoundedWindow.TIMESTAMP_MAX_VALUE.getMillis() / 1000 + 1;
+    Subtask subtask = started(last);
+    subtask.processWatermark(Watermark.MAX_WATERMARK);
+    subtask.checkpoint();
+    assertThat(subtask.records(), contains(last));
+    // All windows have ended for what follows.
+    long end = GlobalWindow.INSTANCE.maxTimestamp().getMillis();
+    assertThat(subtask.watermark(), greaterThan(end));
+    subtask.setProcessingTime(now() + delay(last) * 1000 + 3_600_000);
+    subtask.checkpoint();
+    assertThat(subtask.records(), contains(last + 1));
   }
 
   @Test
