@@ -21,6 +21,10 @@ _OTHERS = {
         'TaskManager killed: Watch, Watch with a cursor, MatchContinuously',
     'test_redis_streams_under_a_kill':
         'TaskManager killed: two Redis Streams, 6,000 entries',
+    'test_a_side_input_survives_a_killed_task_manager':
+        'TaskManager killed: keys that are a side input',
+    'test_ordered_under_a_kill':
+        'TaskManager killed: ordered processing, 20,500 elements',
     'test_no_start_stalls':
         'starts of a job, without finishing bundles before a snapshot',
 }
