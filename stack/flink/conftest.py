@@ -126,13 +126,13 @@ def in_threads(cluster):
   fails is not tried again.
   """
 
-  def options():
+  def options(*more):
     told = [
         option for option in flinkconf.pipeline_options(cluster.settings())
         if not option.startswith('--checkpointing_interval=')
     ]
     return PipelineOptions(
-        [*told, '--parallelism=1', '--number_of_execution_retries=0'])
+        [*told, '--parallelism=1', '--number_of_execution_retries=0', *more])
 
   return options
 
