@@ -677,44 +677,71 @@ class _ToldOLS(TimestampBufferDoFnOLS):
 
 
 class DoFnTest(unittest.TestCase):
-  """The classes that are used with ParDo, by the names of Beam's example."""
+  """The classes that are used with ParDo, by the names of Beam's example.
+
+  They are told the same story.
+  """
   def check(self, options, do_fn, steps, elements):
+    with beam.Pipeline(options=options) as pipeline:
+      self.check_told(pipeline | as_stream(steps), do_fn, elements)
+
+  def check_told(self, pairs, do_fn, elements):
     expected = []
     numbers = collections.Counter()
     for told in by_hand(elements):
       expected.append((told, numbers[told[0]]))
       numbers[told[0]] += 1
-    with beam.Pipeline(options=options) as pipeline:
-      told = (
-          pipeline | as_stream(steps)
-          | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
-          | beam.ParDo(do_fn))
-      assert_that(told, equal_to(expected))
+    told = (
+        pairs
+        | beam.Map(lambda pair: pair).with_output_types(tuple[str, object])
+        | beam.ParDo(do_fn))
+    assert_that(told, equal_to(expected))
 
-  # No ties: Prism gives those to a DoFn in any order.
-  ELEMENTS = [(key, time + i / 4, '%s%d' % (key, time))
-              for i, key in enumerate('ab') for time in (9, 3, 7, 30, 2)]
-  STEPS = [0, ELEMENTS[:7], 4, ELEMENTS[7:9], 8, ELEMENTS[9:], 20]
-  IN_TIME = ELEMENTS[:9]
+  @staticmethod
+  def without_ties(elements):
+    """Prism gives those of one bundle to a DoFn in any order."""
+    return [element for element in elements if element[0] != 'ties']
+
+  def steps_without_ties(self):
+    return [
+        self.without_ties(step) if isinstance(step, list) else step
+        for step in STORY
+    ]
 
   def test_bag_on_direct_runner(self):
     self.check(
-        PipelineOptions(['--streaming']),
-        _Told(CONTEXT, 0),
-        self.STEPS,
-        self.IN_TIME)
+        PipelineOptions(['--streaming']), _Told(CONTEXT, 0), STORY, IN_TIME)
+
+  def test_both_on_fn_api_runner(self):
+    for do_fn, elements in (
+        (_Told(CONTEXT, 0), IN_TIME),
+        (_ToldOLS(CONTEXT, 0), [(key, time, value * 2)
+                                for key, time, value in IN_TIME])):
+      for repeat in (0, 1):
+        with self.subTest((do_fn, repeat)):
+          with beam.Pipeline(
+              runner=FnApiRunner(bundle_repeat=repeat)) as pipeline:
+            # Not shuffled: ties come in this order.
+            pairs = pipeline | beam.Create(timestamped(IN_TIME), False)
+            self.check_told(pairs, do_fn, elements)
 
   @needs_prism
   def test_bag_on_prism(self):
-    self.check(prism_options(), _Told(CONTEXT, 0), self.STEPS, self.IN_TIME)
+    self.check(
+        prism_options(),
+        _Told(CONTEXT, 0),
+        self.steps_without_ties(),
+        self.without_ties(IN_TIME))
 
   @needs_prism
   def test_ordered_list_on_prism(self):
     self.check(
         prism_options(),
         _ToldOLS(CONTEXT, batch_interval_sec=0),
-        self.STEPS, [(key, time, value * 2)
-                     for key, time, value in self.IN_TIME])
+        self.steps_without_ties(), [
+            (key, time, value * 2)
+            for key, time, value in self.without_ties(IN_TIME)
+        ])
 
   def test_an_interval_of_five_seconds_is_the_default(self):
     steps = [0, [('k', 1, 'a')], 4, [('k', 0.5, 'b')], 5, [('k', 4, 'late')]]

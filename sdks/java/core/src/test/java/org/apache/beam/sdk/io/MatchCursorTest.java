@@ -185,9 +185,11 @@ public class MatchCursorTest {
   /** Writes files because of files that were found. */
   private static final class Answers extends DoFn<Metadata, KV<String, Long>> {
     private final String folder;
+    private final boolean findsLate;
 
-    Answers(Path folder) {
+    Answers(Path folder, boolean findsLate) {
       this.folder = folder.toString();
+      this.findsLate = findsLate;
     }
 
     @ProcessElement
@@ -199,6 +201,8 @@ public class MatchCursorTest {
       assertEquals(time.getMillis(), file.lastModifiedMillis());
       if (name.equals("a") && time.getMillis() == TIME) {
         put(files, "late", TIME - 1000);
+      }
+      if (name.equals(findsLate ? "late" : "a") && time.getMillis() <= TIME) {
         put(files, "b", TIME); // At the very time of the cursor.
       } else if (name.equals("b")) {
         put(files, "c", TIME + 1000);
@@ -209,13 +213,23 @@ public class MatchCursorTest {
     }
   }
 
-  private void assertFindsEachOnce(Path files, PCollection<Metadata> found) throws Exception {
+  /**
+   * Checks what is found, one file after the other.
+   *
+   * @param findsLate whether the lateness is that of the file that is late
+   */
+  private void assertFindsEachOnce(Path files, PCollection<Metadata> found, boolean findsLate)
+      throws Exception {
     put(files, "a", TIME);
     assertEquals(PCollection.IsBounded.UNBOUNDED, found.isBounded());
-    PAssert.that(found.apply(ParDo.of(new Answers(files))))
-        .containsInAnyOrder(
+    List<KV<String, Long>> expected =
+        new ArrayList<>(
             Arrays.asList(KV.of("a", 0L), KV.of("b", 0L), KV.of("c", 1000L), KV.of("a", 2000L)));
-    Iterable<MetricResult<Long>> dropped =
+    if (findsLate) {
+      expected.add(KV.of("late", -1000L));
+    }
+    PAssert.that(found.apply(ParDo.of(new Answers(files, findsLate)))).containsInAnyOrder(expected);
+    Iterable<MetricResult<Long>> counters =
         p.run()
             .metrics()
             .queryMetrics(
@@ -223,7 +237,11 @@ public class MatchCursorTest {
                     .addNameFilter(MetricNameFilter.named(Watch.class, "outputs_dropped_late"))
                     .build())
             .getCounters();
-    assertEquals(1L, (long) dropped.iterator().next().getAttempted());
+    long dropped = 0;
+    for (MetricResult<Long> counter : counters) {
+      dropped += counter.getAttempted();
+    }
+    assertEquals(findsLate ? 0 : 1, dropped);
   }
 
   @Test
@@ -236,7 +254,8 @@ public class MatchCursorTest {
             FileIO.match()
                 .filepattern(files + "/*")
                 .continuously(Duration.millis(50), new AfterFinds(4))
-                .withTimestampCursor(Duration.ZERO)));
+                .withTimestampCursor(Duration.ZERO)),
+        false);
   }
 
   @Test
@@ -249,7 +268,22 @@ public class MatchCursorTest {
             .apply(
                 FileIO.matchAll()
                     .withTimestampCursor(Duration.ZERO)
-                    .continuously(Duration.millis(50), new AfterFinds(4))));
+                    .continuously(Duration.millis(50), new AfterFinds(4))),
+        false);
+  }
+
+  @Test
+  @Category({NeedsRunner.class, UsesUnboundedSplittableParDo.class})
+  public void testFindsWhatIsLateByTheLateness() throws Exception {
+    Path files = files();
+    assertFindsEachOnce(
+        files,
+        p.apply(
+            FileIO.match()
+                .filepattern(files + "/*")
+                .continuously(Duration.millis(50), new AfterFinds(5))
+                .withTimestampCursor(Duration.millis(1000))),
+        true);
   }
 
   @Test
