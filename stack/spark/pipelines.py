@@ -72,8 +72,9 @@ class ReadInParts(beam.DoFn):
   ten, and asks to be resumed after each.
 
   Args:
-    folder: where it notes the parts, as `read NAME PART TIME`, and what is
-      finalized, as `finalized NAME PART TIME`.
+    folder: where it notes the parts, as `read NAME PART TIME`, what is
+      finalized, as `finalized NAME PART TIME`, and in `setups` when a worker
+      sets it up.
     fails_at: the part that fails.
     always: whether it fails each time, or but the first.
     part_seconds: what it takes to read one.
@@ -88,6 +89,9 @@ class ReadInParts(beam.DoFn):
     self.fails_at = fails_at
     self.always = always
     self.part_seconds = part_seconds
+
+  def setup(self):
+    Notes(self.folder, 'setups').add(time.monotonic())
 
   def process(
       self,

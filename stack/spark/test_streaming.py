@@ -103,7 +103,9 @@ def test_windows_close_while_the_sources_are_open(options, tmp_path):
 def test_delays_are_kept(options, tmp_path):
   """No read is resumed early, or waits for another; the job ends by itself.
 
-  How: more reads pause than Spark has cores, and none keeps one meanwhile.
+  How: more reads pause than Spark has cores, and none keeps one meanwhile. The
+  worker is kept, though: it sets up the DoFn for each core, and not anew for
+  each micro-batch.
   """
   pipeline = beam.Pipeline(options=PipelineOptions(options))
   _ = (
@@ -123,6 +125,7 @@ def test_delays_are_kept(options, tmp_path):
     assert [part for part, _ in parts] == list(range(len(parts))), name
     assert all(b - a >= delay for a, b in zip(times, times[1:])), read
   assert all(read[name][2][1] < read['slow'][1][1] for name in 'abcd'), read
+  assert len(written(tmp_path, 'setups')) <= 3
   found = sorted(map(tuple, written(tmp_path, 'results')))
   assert found == sorted([('slow', n) for n in range(20)] +
                          [(name, n) for name in 'abcd' for n in range(30)])

@@ -53,10 +53,11 @@ class StreamReadTask implements AutoCloseable {
     CURRENT.set(this);
   }
 
-  /** The context for a stage on this thread: the given one, if it does not read for a stream. */
+  /** The context for a stage on this thread: the given one, if it does not run in a stream. */
   static ExecutableStageContext wrap(ExecutableStageContext context) {
     StreamReadTask current = CURRENT.get();
-    return current == null ? context : current.new Context(context);
+    ExecutableStageContext kept = StreamWorkers.wrap(context);
+    return current == null ? kept : current.new Context(kept);
   }
 
   List<DelayedBundleApplication> residuals() {

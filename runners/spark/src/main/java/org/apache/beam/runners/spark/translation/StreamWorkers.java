@@ -20,45 +20,79 @@ package org.apache.beam.runners.spark.translation;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import org.apache.beam.runners.fnexecution.control.BundleCheckpointHandler;
+import org.apache.beam.runners.fnexecution.control.BundleFinalizationHandler;
+import org.apache.beam.runners.fnexecution.control.BundleProgressHandler;
 import org.apache.beam.runners.fnexecution.control.ExecutableStageContext;
+import org.apache.beam.runners.fnexecution.control.InstructionRequestHandler;
+import org.apache.beam.runners.fnexecution.control.OutputReceiverFactory;
+import org.apache.beam.runners.fnexecution.control.ProcessBundleDescriptors.ExecutableProcessBundleDescriptor;
+import org.apache.beam.runners.fnexecution.control.RemoteBundle;
+import org.apache.beam.runners.fnexecution.control.StageBundleFactory;
+import org.apache.beam.runners.fnexecution.control.TimerReceiverFactory;
 import org.apache.beam.runners.fnexecution.provisioning.JobInfo;
+import org.apache.beam.runners.fnexecution.state.StateRequestHandler;
+import org.apache.beam.sdk.util.construction.graph.ExecutableStage;
 import org.apache.spark.api.java.function.FlatMapFunction;
+import org.checkerframework.checker.nullness.qual.Nullable;
 
 /**
- * The workers of streams, kept on this executor from one micro-batch to the next.
+ * The workers of streams, kept on this executor from one micro-batch to the next, with what they
+ * know of stages.
  *
- * <p>What Beam does with a worker that no task uses is to end it. A stream would begin one anew for
- * each micro-batch, and open again whatever its DoFns read from.
+ * <p>What Beam does with a worker that no task uses is to end it, and a stage it registers anew
+ * with each task. A stream would begin a worker for each micro-batch, open again whatever its DoFns
+ * read from, or fill a worker with copies of its stages.
  */
 class StreamWorkers {
 
-  private static final Map<String, ExecutableStageContext> KEPT = new ConcurrentHashMap<>();
+  private static final Map<String, StreamWorkers> KEPT = new ConcurrentHashMap<>();
   private static final Set<String> ENDED = Collections.newSetFromMap(new ConcurrentHashMap<>());
+  private static final ThreadLocal<@Nullable StreamWorkers> CURRENT = new ThreadLocal<>();
 
   static {
     Runtime.getRuntime()
         .addShutdownHook(
-            new Thread(() -> KEPT.values().forEach(HeldBundles::close), "StreamWorkers"));
+            new Thread(
+                () -> KEPT.values().forEach(kept -> HeldBundles.close(kept.context)),
+                "StreamWorkers"));
   }
 
-  private StreamWorkers() {}
+  private final ExecutableStageContext context;
+  // One runs a bundle at a time, so as many are kept as tasks have run side by side.
+  private final Map<ExecutableStage, Queue<StageBundleFactory>> idle = new ConcurrentHashMap<>();
 
-  /** Keeps the workers of a job, until its stream or this executor ends. */
-  static void keep(JobInfo job) {
-    KEPT.computeIfAbsent(
+  private StreamWorkers(ExecutableStageContext context) {
+    this.context = context;
+  }
+
+  /** Keeps the workers of a job, until its stream or this executor ends; null if it has ended. */
+  private static @Nullable StreamWorkers keep(JobInfo job) {
+    return KEPT.computeIfAbsent(
         job.jobId(),
         id ->
-            ENDED.contains(id) ? null : SparkExecutableStageContextFactory.getInstance().get(job));
+            ENDED.contains(id)
+                ? null
+                : new StreamWorkers(SparkExecutableStageContextFactory.getInstance().get(job)));
   }
 
   /** Lets the workers of a job go, of which no task keeps any again. */
   static void end(JobInfo job) {
     ENDED.add(job.jobId());
-    ExecutableStageContext kept = KEPT.remove(job.jobId());
+    StreamWorkers kept = KEPT.get(job.jobId());
     if (kept != null) {
-      HeldBundles.close(kept);
+      kept.letGo(job);
+    }
+  }
+
+  private void letGo(JobInfo job) {
+    if (KEPT.remove(job.jobId(), this)) {
+      idle.values().forEach(some -> some.forEach(HeldBundles::close));
+      HeldBundles.close(context);
     }
   }
 
@@ -66,10 +100,80 @@ class StreamWorkers {
   static <InputT, OutputT> FlatMapFunction<Iterator<InputT>, OutputT> kept(
       JobInfo job, FlatMapFunction<Iterator<InputT>, OutputT> function) {
     return inputs -> {
-      if (inputs.hasNext()) {
-        keep(job);
+      if (!inputs.hasNext()) {
+        return Collections.emptyIterator();
       }
-      return function.call(inputs);
+      StreamWorkers kept = keep(job);
+      CURRENT.set(kept);
+      try {
+        return function.call(inputs);
+      } catch (Exception e) {
+        // A worker may be the reason; the next attempt has another.
+        if (kept != null) {
+          kept.letGo(job);
+        }
+        throw e;
+      } finally {
+        CURRENT.remove();
+      }
     };
+  }
+
+  /** The context for a stage on this thread: the given one, if it does not run in a stream. */
+  static ExecutableStageContext wrap(ExecutableStageContext context) {
+    StreamWorkers kept = CURRENT.get();
+    return kept == null
+        ? context
+        : new ExecutableStageContext() {
+          @Override
+          public StageBundleFactory getStageBundleFactory(ExecutableStage stage) {
+            return kept.new Stage(stage);
+          }
+
+          @Override
+          public void close() throws Exception {
+            context.close();
+          }
+        };
+  }
+
+  /** A stage that is known to a worker already, or from now on. */
+  private class Stage implements StageBundleFactory {
+
+    private final Queue<StageBundleFactory> siblings;
+    private final StageBundleFactory factory;
+
+    Stage(ExecutableStage stage) {
+      siblings = idle.computeIfAbsent(stage, any -> new ConcurrentLinkedQueue<>());
+      StageBundleFactory known = siblings.poll();
+      factory = known == null ? context.getStageBundleFactory(stage) : known;
+    }
+
+    @Override
+    public RemoteBundle getBundle(
+        OutputReceiverFactory outputs,
+        TimerReceiverFactory timers,
+        StateRequestHandler state,
+        BundleProgressHandler progress,
+        @Nullable BundleFinalizationHandler finalization,
+        @Nullable BundleCheckpointHandler checkpoints)
+        throws Exception {
+      return factory.getBundle(outputs, timers, state, progress, finalization, checkpoints);
+    }
+
+    @Override
+    public ExecutableProcessBundleDescriptor getProcessBundleDescriptor() {
+      return factory.getProcessBundleDescriptor();
+    }
+
+    @Override
+    public InstructionRequestHandler getInstructionRequestHandler() {
+      return factory.getInstructionRequestHandler();
+    }
+
+    @Override
+    public void close() {
+      siblings.add(factory);
+    }
   }
 }
