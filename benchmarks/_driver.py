@@ -130,7 +130,7 @@ def results(path):
 
       yield write
   except BaseException:
-    partial.unlink()
+    partial.unlink(missing_ok=True)
     raise
   partial.replace(path)
 
