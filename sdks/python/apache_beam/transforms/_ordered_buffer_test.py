@@ -468,6 +468,20 @@ class CostTest(unittest.TestCase):
 
 
 class RunsTest(unittest.TestCase):
+  def test_what_a_runner_loses_is_an_error(self):
+    """Case B84: of one time, a list kept the last."""
+    simulation = Simulation('list')
+    simulation.arrive([(time, b'') for time in range(0, 900_000, 1000)])
+    for time in (500_000, 501_000):
+      del simulation.list.entries[time]
+    with self.assertRaisesRegex(RuntimeError, 'OrderedListState, where it put'):
+      simulation.advance(1000)
+    simulation = Simulation('bag')
+    simulation.arrive([(time, b'') for time in range(0, 900_000, 1000)])
+    del simulation.bags[0].items[0]
+    with self.assertRaisesRegex(RuntimeError, 'in a bag, where it put'):
+      simulation.advance(1000)
+
   def test_no_record_is_earlier_than_low(self):
     """A run that is left as it is may begin before what is left of others."""
     bags = [Bag(lambda items: None) for _ in range(_ordered_runs.LEVELS)]

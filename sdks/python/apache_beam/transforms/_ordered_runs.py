@@ -61,6 +61,17 @@ def number_before(records: Sequence[Record], time: int) -> int:
   return bisect.bisect_left(records, (time, ))
 
 
+def _check_found(found: int, expected: int, state: str, way_out: str) -> None:
+  """Raises if a state does not have what was put into it.
+
+  Else elements would be lost in silence, and timers set for them without end.
+  """
+  if found != expected:
+    raise RuntimeError(
+        f'Ordered processing finds {found} elements in {state}, where it put '
+        f'{expected}: this runner does not keep what is in it. {way_out}')
+
+
 class BagRuns:
   """Levels of bags that hold runs; each level is later than those before it.
 
@@ -166,6 +177,12 @@ class BagRuns:
       used += 1
     self._order.sort(records)
     rest = runs[used:]
+    if not rest:
+      _check_found(
+          len(records),
+          self._counts[level],
+          'a bag',
+          'Start the job anew, on another release of it if it comes again.')
     begin = 0
     pieces = []
     wanted = number_before(records, bound)
@@ -246,6 +263,13 @@ class ListRuns:
         break
       begin = end
       step *= 4
+    if end > self._high:
+      _check_found(
+          len(records),
+          self.count,
+          'OrderedListState',
+          'Use bags: TimestampBufferDoFnBag, or OrderedProcess without '
+          'ordered_list_state.')
     self._order.sort(records)
     cut = cut_at_time(records, number_before(records, bound) + AHEAD)
     limit = records[cut][0] if cut < len(records) else end
