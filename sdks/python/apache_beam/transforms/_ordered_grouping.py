@@ -17,6 +17,7 @@
 
 """What ordered processing does before and after elements are put in order."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ import apache_beam as beam
 from apache_beam import coders
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms._ordered_records import Record
 from apache_beam.transforms._ordered_records import RecordOrder
 from apache_beam.transforms._ordered_records import decode_run
 from apache_beam.transforms._ordered_records import encode_run
@@ -55,19 +57,42 @@ def in_place(output: Any, timestamp: Timestamp, window: Any) -> Any:
   return WindowedValue(output, timestamp, (window, ))
 
 
+def items_of(records: Iterable[Record],
+             value_coder: coders.Coder) -> Iterator[tuple[Timestamp, Any]]:
+  """The times and values of records."""
+  decode = value_coder.get_impl().decode
+  for time, _, value in records:
+    yield Timestamp(micros=time), decode(value)
+
+
+# What has a time or a window of its own, or a tag.
+_PLACED = (TaggedOutput, TimestampedValue, WindowedValue)
+
+
 def outputs(
     process: Callable[..., Optional[Iterable]],
     key: Any,
     window: Any,
-    items: list[tuple[Timestamp, Any]],
-    begin: int,
+    before: Iterable[tuple[Timestamp, Any]],
+    items: Iterable[tuple[Timestamp, Any]],
     context_size: int) -> Iterator[Any]:
-  """Calls `process` for the items from `begin` on, each with those before."""
-  for i in range(begin, len(items)):
-    timestamp, value = items[i]
-    context = items[max(0, i - context_size):i]
-    for output in process(key, timestamp, value, context) or ():
-      yield in_place(output, timestamp, window)
+  """Calls `process` for each item, with those that come before it.
+
+  Args:
+    before: items that `process` was called for already, the latest last.
+    items: an iterator will do: objects that live no longer than they have to
+      are nothing to the garbage collector.
+  """
+  windows = (window, )
+  context = collections.deque(before, context_size)
+  for item in items:
+    timestamp, value = item
+    for output in process(key, timestamp, value, list(context)) or ():
+      if isinstance(output, _PLACED):
+        yield in_place(output, timestamp, window)
+      else:
+        yield WindowedValue(output, timestamp, windows)
+    context.append(item)
 
 
 class GroupInBundle(beam.DoFn):
@@ -88,21 +113,22 @@ class GroupInBundle(beam.DoFn):
     self._runs = {}
     self._number = 0
 
-  def process(
-      self,
-      element,
-      timestamp=beam.DoFn.TimestampParam,
-      window=beam.DoFn.WindowParam):
+  def process(self, element, windowed_value=beam.DoFn.WindowedValueParam):
+    # The SDK takes longer to give a timestamp and a window each by itself than
+    # all of this takes.
     key, value = element
+    encoded_value = self._encode_value(value)
     # Equal keys may differ to a runner, as 1 and True do.
-    entry = (self._encode_key(key), window)
-    run = self._runs.get(entry)
-    if run is None:
-      run = self._runs[entry] = (key, [])
-    records = run[1]
-    records.append(
-        (timestamp.micros, len(records), self._encode_value(value)))
-    self._number += 1
+    encoded_key = self._encode_key(key)
+    for window in windowed_value.windows:
+      entry = (encoded_key, window)
+      run = self._runs.get(entry)
+      if run is None:
+        run = self._runs[entry] = (key, [])
+      records = run[1]
+      records.append(
+          (windowed_value.timestamp_micros, len(records), encoded_value))
+      self._number += 1
     if self._number >= _ELEMENTS_IN_BUNDLE:
       return list(self.finish_bundle())
 
@@ -142,9 +168,7 @@ class ProcessGrouped(beam.DoFn):
     # Numbers of arrival are those within a bundle; across bundles there is no
     # arrival in a bounded input.
     self._order.sort_stably(records)
-    decode = self._value_coder.get_impl().decode
-    items = [(Timestamp(micros=time), decode(value))
-             for time, _, value in records]
-    self._released.inc(len(items))
+    self._released.inc(len(records))
+    items = items_of(records, self._value_coder)
     return outputs(
-        self._process_element, key, window, items, 0, self._context_size)
+        self._process_element, key, window, (), items, self._context_size)

@@ -65,6 +65,7 @@ from apache_beam.transforms._ordered_buffer import Saved
 from apache_beam.transforms._ordered_grouping import NAMESPACE
 from apache_beam.transforms._ordered_grouping import GroupInBundle
 from apache_beam.transforms._ordered_grouping import ProcessGrouped
+from apache_beam.transforms._ordered_grouping import items_of
 from apache_beam.transforms._ordered_grouping import outputs
 from apache_beam.transforms._ordered_records import RecordOrder
 from apache_beam.transforms._ordered_records import decode_run
@@ -312,19 +313,20 @@ class TimestampBufferDoFn(beam.DoFn):
     if self._context_size and not before:
       run = context.read()
       before = decode_run(run) if run else []
-    decode = self.value_coder.decode
-    all_records = before + records
-    items = [(Timestamp(micros=time), decode(value))
-             for time, _, value in all_records]
 
     def process(*args):
       return self.process_element(*args, extra_state=extra)
 
     yield from outputs(
-        process, key, window, items, len(before), self._context_size)
+        process,
+        key,
+        window,
+        items_of(before, self.value_coder),
+        items_of(records, self.value_coder),
+        self._context_size)
     if not self._context_size:
       return
-    after = all_records[-self._context_size:]
+    after = (before + records)[-self._context_size:]
     # A state of its own costs three requests a release, the buffer's own value
     # is read and written with elements that come, too.
     if self._context_size <= FRONT:
