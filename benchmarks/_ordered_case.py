@@ -31,7 +31,9 @@ def read(pipeline, case):
   if buffered:
     number = 2 * buffered
     pairs = pipeline | ReadFromUnboundedSource(
-        probe.Source(buffered), 0.001, max_records_per_bundle=100)
+        probe.Source(buffered, case['rate']),
+        0.02,
+        max_records_per_bundle=probe.STEP)
     return pairs, number, 1, number * (number - 1) // 2
   pairs = (
       pipeline

@@ -44,11 +44,36 @@ def time_of(number, buffered):
   return number + number * 7918 % buffered
 
 
+# Elements come a hundred at a time.
+STEP = 100
+
+
+class Pace:
+  """How many elements there are by now; of this process, as its readers are.
+
+  Args:
+    rate: elements a second; 0 for all at once.
+  """
+  def __init__(self, rate):
+    self._seconds = STEP / rate if rate else 0
+    self._begun = time.monotonic()
+
+  def number(self):
+    if not self._seconds:
+      return 1 << 62
+    return STEP * (1 + int((time.monotonic() - self._begun) / self._seconds))
+
+
 class Reader(unbounded_source.UnboundedReader):
   """The watermark is the least that is still to come."""
-  def __init__(self, buffered, following):
+
+  pace = None
+
+  def __init__(self, buffered, following, rate):
+    Reader.pace = Reader.pace or Pace(rate)
     self._buffered = buffered
     self._at = following - 1
+    self._number = 0
 
   def start(self):
     return self.advance()
@@ -57,6 +82,10 @@ class Reader(unbounded_source.UnboundedReader):
     if self._at + 1 >= 2 * self._buffered:
       self._at = 2 * self._buffered
       return False
+    if self._at + 1 >= self._number:
+      self._number = self.pace.number()
+      if self._at + 1 >= self._number:
+        return False
     self._at += 1
     return True
 
@@ -77,15 +106,18 @@ class Reader(unbounded_source.UnboundedReader):
 
 class Source(unbounded_source.UnboundedSource):
   """Twice as many elements as are in the buffer most of the time, of a key."""
-  def __init__(self, buffered):
+  def __init__(self, buffered, rate):
     self._buffered = buffered
+    self._rate = rate
 
   def split(self, desired_num_splits, options=None):
     return [self]
 
   def create_reader(self, options, checkpoint_mark):
     return Reader(
-        self._buffered, checkpoint_mark.last + 1 if checkpoint_mark else 0)
+        self._buffered,
+        checkpoint_mark.last + 1 if checkpoint_mark else 0,
+        self._rate)
 
   def get_checkpoint_mark_coder(self):
     return coders.PickleCoder()

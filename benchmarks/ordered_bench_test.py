@@ -50,7 +50,7 @@ def records(bounded=3.0, unbounded=0.02, wall=9.0):
 class PlanTest(unittest.TestCase):
   def test_takes_turns_and_has_a_storage_where_there_is_state(self):
     labels = [case.label() for case in ordered.plan(1, ordered.shapes())]
-    self.assertEqual(4 * 3 + 3 * 4, len(labels))
+    self.assertEqual(4 * 3 + 4 * 4, len(labels))
     self.assertEqual([
         'FnApiRunner, bounded, a key of 100,000 each, no order ',
         'FnApiRunner, bounded, a key of 100,000 each, plain design ',
@@ -58,7 +58,10 @@ class PlanTest(unittest.TestCase):
         'FnApiRunner, bounded, 1,000 keys of 100 each, no order ',
     ], labels[:4])
     self.assertEqual(
-        'Prism, unbounded, 20,000 wait, ours, OrderedListState ', labels[-1])
+        'Prism, unbounded, 20,000 wait, ours, OrderedListState ', labels[-5])
+    self.assertEqual(
+        'Prism, unbounded, 20,000 wait, no pause, ours, OrderedListState ',
+        labels[-1])
 
 
 class VerdictTest(unittest.TestCase):
@@ -76,10 +79,17 @@ class VerdictTest(unittest.TestCase):
         self.assertEqual(number, sum(told in target for target in missed))
         self.assertTrue(all(told.split(': ')[-1] in t for t in missed))
 
+  def test_without_a_pause_there_is_no_target(self):
+    runs = records()
+    for run in runs:
+      if run['buffered'] and not run['rate']:
+        run['cpu_s'] = run['wall_s'] = 99.0
+    self.assertEqual([], self.missed(ordered.Summary(runs)))
+
   def test_growth_can_be_missed(self):
     runs = records(unbounded=0.01)
     for run in runs:
-      if run['buffered'] == 200 and run['what'] == 'list':
+      if run['buffered'] == 200 and run['rate'] and run['what'] == 'list':
         run['cpu_s'] += 1.5
     missed, = self.missed(ordered.Summary(runs))
     self.assertIn('OrderedListState: an element in a buffer four', missed)
@@ -125,7 +135,7 @@ class DriverTest(unittest.TestCase):
     self.assertEqual(0, code, err)
     self.assertIn('18 of 18 targets met', out)
     self.assertEqual({'ordered.md', 'ordered.jsonl'}, set(files))
-    self.assertEqual(24, len(files['ordered.jsonl'].splitlines()))
+    self.assertEqual(28, len(files['ordered.jsonl'].splitlines()))
     self.assertIn('A quick run', files['ordered.md'])
 
   def test_a_run_that_fails_leaves_no_results(self):
