@@ -29,6 +29,7 @@ import collections
 import io
 import itertools
 import pickle
+import time
 import weakref
 import zlib
 from typing import Any
@@ -53,6 +54,9 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
+
+# How long threads of a reader get when a bundle found nothing.
+_TURN_SECONDS = 0.001
 
 
 class BundleResult:
@@ -272,6 +276,10 @@ class SplitInjectingHarness:
       todo.extend(result.residuals)
       if finalize:
         result.finalize()
+      if not result.values and any(result.delays):
+        # The delay is not kept, but a thread that fetches gets its turn: else
+        # all bundles may be over before it has looked once.
+        time.sleep(_TURN_SECONDS)
     raise AssertionError(
         f'no end after {max_bundles} bundles; {len(values)} records were read')
 
