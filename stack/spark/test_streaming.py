@@ -53,21 +53,22 @@ def test_each_record_once_until_the_sources_end(options, tmp_path):
 
   How: two stages read what the splits give, so a micro-batch that Spark would
   read once for each of them, or once more after the crash, would show. The job
-  ends by itself, and all is acknowledged.
+  ends by itself, and all is acknowledged. Much is left to read after the crash,
+  which ends the workers that are kept: those that follow are no task's own.
   """
   first = ScriptedSource([
-      numbers(*range(0, 50, 2)), Crash(), numbers(*range(50, 80, 2)), Idle(1),
+      numbers(*range(0, 50, 2)), Crash(), numbers(*range(50, 200, 2)), Idle(1),
       End()
   ])
-  second = ScriptedSource([numbers(*range(1, 80, 2)), End()])
+  second = ScriptedSource([numbers(*range(1, 200, 2)), End()])
   result = pipelines.sum_by_window(
       tmp_path, pipelines.Several(first, second), 20, options,
       poll_interval=0.3, max_records_per_bundle=15)
   pipelines.wait_for(result)
-  assert sorted(n for n, in written(tmp_path, 'records')) == list(range(80))
-  assert pipelines.results(tmp_path) == pipelines.sums(range(80), 20)
-  assert first.acknowledged() == list(range(0, 80, 2))
-  assert second.acknowledged() == list(range(1, 80, 2))
+  assert sorted(n for n, in written(tmp_path, 'records')) == list(range(200))
+  assert pipelines.results(tmp_path) == pipelines.sums(range(200), 20)
+  assert first.acknowledged() == list(range(0, 200, 2))
+  assert second.acknowledged() == list(range(1, 200, 2))
 
 
 def test_windows_close_while_the_sources_are_open(options, tmp_path):

@@ -19,6 +19,7 @@ package org.apache.beam.runners.spark.translation;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 import org.apache.beam.model.fnexecution.v1.BeamFnApi.DelayedBundleApplication;
 import org.apache.beam.runners.fnexecution.control.BundleCheckpointHandler;
 import org.apache.beam.runners.fnexecution.control.BundleFinalizationHandler;
@@ -58,6 +59,19 @@ class StreamReadTask implements AutoCloseable {
     StreamReadTask current = CURRENT.get();
     ExecutableStageContext kept = StreamWorkers.wrap(context);
     return current == null ? kept : current.new Context(kept);
+  }
+
+  /** Gives what is not of the task of this thread, and will be there when that has ended. */
+  static <T> T outside(Supplier<T> supplier) {
+    StreamReadTask current = CURRENT.get();
+    CURRENT.remove();
+    try {
+      return supplier.get();
+    } finally {
+      if (current != null) {
+        CURRENT.set(current);
+      }
+    }
   }
 
   List<DelayedBundleApplication> residuals() {

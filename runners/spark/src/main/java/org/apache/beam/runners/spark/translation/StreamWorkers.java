@@ -77,7 +77,11 @@ class StreamWorkers {
         id ->
             ENDED.contains(id)
                 ? null
-                : new StreamWorkers(SparkExecutableStageContextFactory.getInstance().get(job)));
+                // The task that is the first to ask may be one that reads: what its bundles leave
+                // undone is its own, what those of later tasks do is not.
+                : new StreamWorkers(
+                    StreamReadTask.outside(
+                        () -> SparkExecutableStageContextFactory.getInstance().get(job))));
   }
 
   /** Lets the workers of a job go, of which no task keeps any again. */
