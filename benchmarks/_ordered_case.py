@@ -32,7 +32,7 @@ def read(pipeline, case):
     number = 2 * buffered
     pairs = pipeline | ReadFromUnboundedSource(
         probe.Source(buffered, case['rate']),
-        0.02,
+        probe.POLL_SECONDS,
         max_records_per_bundle=probe.STEP)
     return pairs, number, 1, number * (number - 1) // 2
   pairs = (

@@ -182,7 +182,7 @@ class BagRuns:
           len(records),
           self._counts[level],
           'a bag',
-          'Start the job anew, on another release of it if it comes again.')
+          'What is missing is lost to this job: read it again.')
     begin = 0
     pieces = []
     wanted = number_before(records, bound)

@@ -21,17 +21,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import org.apache.beam.model.fnexecution.v1.BeamFnApi.FinalizeBundleRequest;
-import org.apache.beam.model.fnexecution.v1.BeamFnApi.InstructionRequest;
-import org.apache.beam.model.fnexecution.v1.BeamFnApi.InstructionResponse;
-import org.apache.beam.runners.fnexecution.control.InstructionRequestHandler;
 import org.apache.beam.vendor.guava.v32_1_2_jre.com.google.common.util.concurrent.ThreadFactoryBuilder;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -45,17 +38,16 @@ import org.slf4j.LoggerFactory;
 class HeldBundles {
 
   private static final Logger LOG = LoggerFactory.getLogger(HeldBundles.class);
-  private static final long ANSWER_SECONDS = 60;
   private static final long KEPT_SECONDS = 600;
   private static final Map<String, HeldBundles> HELD = new ConcurrentHashMap<>();
   private static final ScheduledExecutorService TIMER =
       Executors.newSingleThreadScheduledExecutor(
           new ThreadFactoryBuilder().setDaemon(true).setNameFormat("HeldBundles").build());
 
-  private final List<Bundle> bundles;
+  private final List<FinishedBundle> bundles;
   private final List<AutoCloseable> open;
 
-  private HeldBundles(List<Bundle> bundles, List<AutoCloseable> open) {
+  private HeldBundles(List<FinishedBundle> bundles, List<AutoCloseable> open) {
     this.bundles = bundles;
     this.open = open;
   }
@@ -67,7 +59,7 @@ class HeldBundles {
    * @param open what their worker needs; it is closed when they are let go
    * @return by which they are found
    */
-  static String hold(List<Bundle> bundles, List<AutoCloseable> open) {
+  static String hold(List<FinishedBundle> bundles, List<AutoCloseable> open) {
     String token = UUID.randomUUID().toString();
     HELD.put(token, new HeldBundles(bundles, open));
     TIMER.schedule(() -> letGo(token), KEPT_SECONDS, TimeUnit.SECONDS);
@@ -83,7 +75,7 @@ class HeldBundles {
     HeldBundles held = HELD.remove(token);
     if (held != null) {
       LOG.warn("Let go {} bundles that were not to be finalized", held.bundles.size());
-      held.open.forEach(HeldBundles::close);
+      held.open.forEach(FinishedBundle::letGo);
     }
   }
 
@@ -105,53 +97,12 @@ class HeldBundles {
       }
     }
     try {
-      List<CompletableFuture<InstructionResponse>> answers = new ArrayList<>();
-      found.forEach(held -> held.bundles.forEach(bundle -> answers.add(bundle.finish())));
-      waitFor(answers);
+      List<FinishedBundle> bundles = new ArrayList<>();
+      found.forEach(held -> bundles.addAll(held.bundles));
+      FinishedBundle.finalizeAll(bundles);
     } finally {
-      found.forEach(held -> held.open.forEach(HeldBundles::close));
+      found.forEach(held -> held.open.forEach(FinishedBundle::letGo));
     }
     return unknown;
-  }
-
-  private static void waitFor(List<CompletableFuture<InstructionResponse>> answers)
-      throws InterruptedException {
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(ANSWER_SECONDS);
-    for (CompletableFuture<InstructionResponse> answer : answers) {
-      try {
-        answer.get(end - System.nanoTime(), TimeUnit.NANOSECONDS);
-      } catch (ExecutionException | TimeoutException e) {
-        LOG.warn("A bundle was not finalized", e);
-      }
-    }
-  }
-
-  static void close(AutoCloseable needed) {
-    try {
-      needed.close();
-    } catch (Exception e) {
-      LOG.warn("The worker of a stage could not be let go", e);
-    }
-  }
-
-  /** A bundle that has ended, and the worker that ran it. */
-  static class Bundle {
-    private final InstructionRequestHandler worker;
-    private final String id;
-
-    Bundle(InstructionRequestHandler worker, String id) {
-      this.worker = worker;
-      this.id = id;
-    }
-
-    CompletableFuture<InstructionResponse> finish() {
-      return worker
-          .handle(
-              InstructionRequest.newBuilder()
-                  .setInstructionId("finalize-" + id)
-                  .setFinalizeBundle(FinalizeBundleRequest.newBuilder().setInstructionId(id))
-                  .build())
-          .toCompletableFuture();
-    }
   }
 }

@@ -23,9 +23,7 @@ import org.apache.beam.runners.fnexecution.control.BundleCheckpointHandler;
 import org.apache.beam.runners.fnexecution.control.BundleFinalizationHandler;
 import org.apache.beam.runners.fnexecution.control.BundleProgressHandler;
 import org.apache.beam.runners.fnexecution.control.ExecutableStageContext;
-import org.apache.beam.runners.fnexecution.control.InstructionRequestHandler;
 import org.apache.beam.runners.fnexecution.control.OutputReceiverFactory;
-import org.apache.beam.runners.fnexecution.control.ProcessBundleDescriptors.ExecutableProcessBundleDescriptor;
 import org.apache.beam.runners.fnexecution.control.RemoteBundle;
 import org.apache.beam.runners.fnexecution.control.StageBundleFactory;
 import org.apache.beam.runners.fnexecution.control.TimerReceiverFactory;
@@ -101,12 +99,10 @@ class ResumingStageContext implements ExecutableStageContext {
     }
   }
 
-  private class ResumingBundleFactory implements StageBundleFactory {
-
-    private final StageBundleFactory factory;
+  private class ResumingBundleFactory extends ForwardingBundleFactory {
 
     ResumingBundleFactory(StageBundleFactory factory) {
-      this.factory = factory;
+      super(factory);
     }
 
     /** The handlers of finalization and of checkpoints are ours: give none. */
@@ -143,21 +139,6 @@ class ResumingStageContext implements ExecutableStageContext {
           (Coder<?>)
               Iterables.getOnlyElement(getProcessBundleDescriptor().getRemoteInputDestinations())
                   .getCoder();
-    }
-
-    @Override
-    public ExecutableProcessBundleDescriptor getProcessBundleDescriptor() {
-      return factory.getProcessBundleDescriptor();
-    }
-
-    @Override
-    public InstructionRequestHandler getInstructionRequestHandler() {
-      return factory.getInstructionRequestHandler();
-    }
-
-    @Override
-    public void close() throws Exception {
-      factory.close();
     }
   }
 

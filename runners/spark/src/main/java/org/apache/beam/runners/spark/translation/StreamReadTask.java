@@ -25,9 +25,7 @@ import org.apache.beam.runners.fnexecution.control.BundleCheckpointHandler;
 import org.apache.beam.runners.fnexecution.control.BundleFinalizationHandler;
 import org.apache.beam.runners.fnexecution.control.BundleProgressHandler;
 import org.apache.beam.runners.fnexecution.control.ExecutableStageContext;
-import org.apache.beam.runners.fnexecution.control.InstructionRequestHandler;
 import org.apache.beam.runners.fnexecution.control.OutputReceiverFactory;
-import org.apache.beam.runners.fnexecution.control.ProcessBundleDescriptors.ExecutableProcessBundleDescriptor;
 import org.apache.beam.runners.fnexecution.control.RemoteBundle;
 import org.apache.beam.runners.fnexecution.control.StageBundleFactory;
 import org.apache.beam.runners.fnexecution.control.TimerReceiverFactory;
@@ -46,7 +44,7 @@ class StreamReadTask implements AutoCloseable {
   private static final ThreadLocal<@Nullable StreamReadTask> CURRENT = new ThreadLocal<>();
 
   private final List<DelayedBundleApplication> residuals = new ArrayList<>();
-  private final List<HeldBundles.Bundle> toFinalize = new ArrayList<>();
+  private final List<FinishedBundle> toFinalize = new ArrayList<>();
   private final List<AutoCloseable> open = new ArrayList<>();
 
   /** Begins one on this thread. */
@@ -97,7 +95,7 @@ class StreamReadTask implements AutoCloseable {
   @Override
   public void close() {
     CURRENT.remove();
-    open.forEach(HeldBundles::close);
+    open.forEach(FinishedBundle::letGo);
   }
 
   private class Context implements ExecutableStageContext {
@@ -119,12 +117,10 @@ class StreamReadTask implements AutoCloseable {
     }
   }
 
-  private class Bundles implements StageBundleFactory {
-
-    private final StageBundleFactory factory;
+  private class Bundles extends ForwardingBundleFactory {
 
     Bundles(StageBundleFactory factory) {
-      this.factory = factory;
+      super(factory);
     }
 
     /** What is given to handle finalization and checkpoints is not called. */
@@ -142,23 +138,8 @@ class StreamReadTask implements AutoCloseable {
           timers,
           state,
           progress,
-          id -> toFinalize.add(new HeldBundles.Bundle(factory.getInstructionRequestHandler(), id)),
+          id -> toFinalize.add(new FinishedBundle(factory.getInstructionRequestHandler(), id)),
           response -> residuals.addAll(response.getResidualRootsList()));
-    }
-
-    @Override
-    public ExecutableProcessBundleDescriptor getProcessBundleDescriptor() {
-      return factory.getProcessBundleDescriptor();
-    }
-
-    @Override
-    public InstructionRequestHandler getInstructionRequestHandler() {
-      return factory.getInstructionRequestHandler();
-    }
-
-    @Override
-    public void close() throws Exception {
-      factory.close();
     }
   }
 }

@@ -24,18 +24,9 @@ import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
-import org.apache.beam.runners.fnexecution.control.BundleCheckpointHandler;
-import org.apache.beam.runners.fnexecution.control.BundleFinalizationHandler;
-import org.apache.beam.runners.fnexecution.control.BundleProgressHandler;
 import org.apache.beam.runners.fnexecution.control.ExecutableStageContext;
-import org.apache.beam.runners.fnexecution.control.InstructionRequestHandler;
-import org.apache.beam.runners.fnexecution.control.OutputReceiverFactory;
-import org.apache.beam.runners.fnexecution.control.ProcessBundleDescriptors.ExecutableProcessBundleDescriptor;
-import org.apache.beam.runners.fnexecution.control.RemoteBundle;
 import org.apache.beam.runners.fnexecution.control.StageBundleFactory;
-import org.apache.beam.runners.fnexecution.control.TimerReceiverFactory;
 import org.apache.beam.runners.fnexecution.provisioning.JobInfo;
-import org.apache.beam.runners.fnexecution.state.StateRequestHandler;
 import org.apache.beam.sdk.util.construction.graph.ExecutableStage;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.checkerframework.checker.nullness.qual.Nullable;
@@ -58,7 +49,7 @@ class StreamWorkers {
     Runtime.getRuntime()
         .addShutdownHook(
             new Thread(
-                () -> KEPT.values().forEach(kept -> HeldBundles.close(kept.context)),
+                () -> KEPT.values().forEach(kept -> FinishedBundle.letGo(kept.context)),
                 "StreamWorkers"));
   }
 
@@ -95,8 +86,8 @@ class StreamWorkers {
 
   private void letGo(JobInfo job) {
     if (KEPT.remove(job.jobId(), this)) {
-      idle.values().forEach(some -> some.forEach(HeldBundles::close));
-      HeldBundles.close(context);
+      idle.values().forEach(some -> some.forEach(FinishedBundle::letGo));
+      FinishedBundle.letGo(context);
     }
   }
 
@@ -131,7 +122,7 @@ class StreamWorkers {
         : new ExecutableStageContext() {
           @Override
           public StageBundleFactory getStageBundleFactory(ExecutableStage stage) {
-            return kept.new Stage(stage);
+            return kept.stage(stage);
           }
 
           @Override
@@ -141,38 +132,21 @@ class StreamWorkers {
         };
   }
 
+  private Stage stage(ExecutableStage stage) {
+    Queue<StageBundleFactory> siblings =
+        idle.computeIfAbsent(stage, any -> new ConcurrentLinkedQueue<>());
+    StageBundleFactory known = siblings.poll();
+    return new Stage(known == null ? context.getStageBundleFactory(stage) : known, siblings);
+  }
+
   /** A stage that is known to a worker already, or from now on. */
-  private class Stage implements StageBundleFactory {
+  private static class Stage extends ForwardingBundleFactory {
 
     private final Queue<StageBundleFactory> siblings;
-    private final StageBundleFactory factory;
 
-    Stage(ExecutableStage stage) {
-      siblings = idle.computeIfAbsent(stage, any -> new ConcurrentLinkedQueue<>());
-      StageBundleFactory known = siblings.poll();
-      factory = known == null ? context.getStageBundleFactory(stage) : known;
-    }
-
-    @Override
-    public RemoteBundle getBundle(
-        OutputReceiverFactory outputs,
-        TimerReceiverFactory timers,
-        StateRequestHandler state,
-        BundleProgressHandler progress,
-        @Nullable BundleFinalizationHandler finalization,
-        @Nullable BundleCheckpointHandler checkpoints)
-        throws Exception {
-      return factory.getBundle(outputs, timers, state, progress, finalization, checkpoints);
-    }
-
-    @Override
-    public ExecutableProcessBundleDescriptor getProcessBundleDescriptor() {
-      return factory.getProcessBundleDescriptor();
-    }
-
-    @Override
-    public InstructionRequestHandler getInstructionRequestHandler() {
-      return factory.getInstructionRequestHandler();
+    Stage(StageBundleFactory factory, Queue<StageBundleFactory> siblings) {
+      super(factory);
+      this.siblings = siblings;
     }
 
     @Override

@@ -19,15 +19,8 @@ package org.apache.beam.runners.spark.translation;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import org.apache.beam.model.fnexecution.v1.BeamFnApi.FinalizeBundleRequest;
-import org.apache.beam.model.fnexecution.v1.BeamFnApi.InstructionRequest;
-import org.apache.beam.model.fnexecution.v1.BeamFnApi.InstructionResponse;
 import org.apache.beam.runners.fnexecution.control.InstructionRequestHandler;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
@@ -51,11 +44,10 @@ import org.slf4j.LoggerFactory;
 class TaskFinalizer {
 
   private static final Logger LOG = LoggerFactory.getLogger(TaskFinalizer.class);
-  private static final long SECONDS = 60;
   private static final ConcurrentMap<TaskContext, TaskFinalizer> FINALIZERS =
       new ConcurrentHashMap<>();
 
-  private final List<Bundle> bundles = new ArrayList<>();
+  private final List<FinishedBundle> bundles = new ArrayList<>();
   private final List<AutoCloseable> open = new ArrayList<>();
   private boolean failed = false;
 
@@ -83,7 +75,7 @@ class TaskFinalizer {
 
   /** Finalizes a bundle when the task has succeeded. */
   void add(InstructionRequestHandler worker, String bundleId) {
-    bundles.add(new Bundle(worker, bundleId));
+    bundles.add(new FinishedBundle(worker, bundleId));
   }
 
   /**
@@ -97,14 +89,14 @@ class TaskFinalizer {
   private void end(TaskContext task) {
     try {
       if (!failed && !bundles.isEmpty() && mayCommit(task)) {
-        finalizeAll();
+        FinishedBundle.finalizeAll(bundles);
       }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     } catch (RuntimeException e) {
       LOG.warn("Bundles of {} were not finalized", task, e);
     } finally {
-      open.forEach(TaskFinalizer::close);
+      open.forEach(FinishedBundle::letGo);
     }
   }
 
@@ -114,49 +106,5 @@ class TaskFinalizer {
         .outputCommitCoordinator()
         .canCommit(
             task.stageId(), task.stageAttemptNumber(), task.partitionId(), task.attemptNumber());
-  }
-
-  private void finalizeAll() throws InterruptedException {
-    List<CompletableFuture<InstructionResponse>> answers = new ArrayList<>();
-    for (Bundle bundle : bundles) {
-      answers.add(bundle.requestFinalization());
-    }
-    // The worker may end when we no longer need it.
-    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
-    for (CompletableFuture<InstructionResponse> answer : answers) {
-      try {
-        answer.get(end - System.nanoTime(), TimeUnit.NANOSECONDS);
-      } catch (ExecutionException | TimeoutException e) {
-        LOG.warn("A bundle was not finalized", e);
-      }
-    }
-  }
-
-  private static void close(AutoCloseable needed) {
-    try {
-      needed.close();
-    } catch (Exception e) {
-      LOG.warn("The worker of a stage could not be let go", e);
-    }
-  }
-
-  private static class Bundle {
-    private final InstructionRequestHandler worker;
-    private final String id;
-
-    Bundle(InstructionRequestHandler worker, String id) {
-      this.worker = worker;
-      this.id = id;
-    }
-
-    CompletableFuture<InstructionResponse> requestFinalization() {
-      return worker
-          .handle(
-              InstructionRequest.newBuilder()
-                  .setInstructionId("finalize-" + id)
-                  .setFinalizeBundle(FinalizeBundleRequest.newBuilder().setInstructionId(id))
-                  .build())
-          .toCompletableFuture();
-    }
   }
 }

@@ -80,7 +80,7 @@ public class StreamFinalizerTest {
           public void close() {}
         };
     return HeldBundles.hold(
-        Collections.singletonList(new HeldBundles.Bundle(worker, name)), Collections.emptyList());
+        Collections.singletonList(new FinishedBundle(worker, name)), Collections.emptyList());
   }
 
   private void add(long batch, String token) {
